@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# shellcheck shell=bash
+# What the pieces of tools/guest share: messages, the cache with its locks, and a private apt.
+#
+# $XIW_CACHE (default /var/cache/xiw) holds "items": files or folders named NAME-HASH, where the
+# hash is taken over all that the item is made from. An item is complete as soon as it has its
+# name; it is never changed afterwards, and removed when nothing has used it for $keep_days days.
+# Package versions are looked up again after $fresh_days days; a new kernel gives new items.
+
+set -euo pipefail
+shopt -s inherit_errexit
+
+export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
+guest_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+tree=$(realpath "$guest_dir/../..")
+cache=${XIW_CACHE:-/var/cache/xiw}
+keep_days=14
+fresh_days=7
+
+say() { printf 'xiw: %s\n' "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+# need_root: everything here mounts, makes roots and reads root's cache.
+need_root() {
+	[[ $EUID -eq 0 ]] || die "must run as root"
+	mkdir -p "$cache/log"
+}
+
+# packages FILE...: the names in package lists, without comments.
+packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$@"; }
+
+# retry COMMAND...: three attempts, for downloads.
+retry() {
+	local i
+	for i in 1 2 3; do
+		"$@" && return
+		say "attempt $i failed: $*"
+		sleep $((i * 5))
+	done
+	return 1
+}
+
+# install_host_packages: what host.packages lists and dpkg does not know as installed.
+install_host_packages() {
+	local missing=() package
+	while read -r package; do
+		dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' ||
+			missing+=("$package")
+	done < <(packages "$guest_dir/host.packages")
+	[[ -e /usr/share/keyrings/debian-archive-trixie-stable.gpg ]] ||
+		missing+=(debian-archive-keyring)
+	[[ ${#missing[@]} -gt 0 ]] || return 0
+	say "installing on this machine: ${missing[*]}"
+	logged host-packages host_apt_install "${missing[@]}"
+}
+
+host_apt_install() {
+	retry apt-get -q -o DPkg::Lock::Timeout=600 update &&
+		retry apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@"
+}
+
+# logged NAME COMMAND...: output goes to a log, whose tail is shown on failure. COMMAND is a program
+# or a function that checks each step: bash's errexit does not hold in here.
+logged() {
+	local log=$cache/log/$1.log status=0
+	shift
+	"$@" >"$log" 2>&1 </dev/null || status=$?
+	[[ $status -ne 0 ]] || return 0
+	tail -n 30 "$log" >&2
+	die "failed with status $status: $* (all output: $log)"
+}
+
+# item NAME KEY PROGRAM ARG...: prints the path of an item; makes it first if need be, by
+# "PROGRAM ARG... PATH.new". KEY is any text that changes when the item has to be made anew.
+item() {
+	local name=$1 path lock start=$SECONDS
+	path=$cache/$name-$(sha256sum <<<"$2" | cut -c1-12)
+	shift 2
+	if [[ ! -e $path ]]; then
+		exec {lock}>"$cache/$name.lock"
+		flock "$lock"
+		if [[ ! -e $path ]]; then
+			say "making $name ..."
+			rm -rf --one-file-system "$cache/$name"-*.new
+			logged "$name" "$@" "$path.new"
+			mv "$path.new" "$path"
+			say "making $name took $((SECONDS - start)) s"
+		fi
+		exec {lock}>&-
+	fi
+	touch "$path"
+	echo "$path"
+}
+
+# hold_items: protects items from drop_old_items as long as this process and its children live.
+hold_items() {
+	exec 9>"$cache/use.lock"
+	if flock -n -x 9; then
+		find "$cache" -mindepth 1 -maxdepth 1 -name '*-????????????*' \
+			-mtime "+$keep_days" -exec rm -rf --one-file-system {} +
+	fi
+	flock -s 9
+}
+
+# debian_mirror: the URI that this machine's apt takes its Debian from.
+debian_mirror() {
+	local uri
+	# shellcheck disable=SC2016 # the format is apt's own language
+	uri=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(CODENAME)|$(REPO_URI)' |
+		sed -n "s/^Debian|Debian|$(. /etc/os-release; echo "$VERSION_CODENAME")|//p" |
+		head -n 1)
+	[[ $uri ]] || die "apt's sources name no Debian mirror (is this Debian 12 or 13?)"
+	echo "$uri"
+}
+
+# guest_sources: sources.list of the guest's Debian.
+guest_sources() {
+	local mirror type suite
+	mirror=$(debian_mirror)
+	for suite in trixie trixie-backports; do
+		for type in deb deb-src; do
+			echo "$type [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
+				"$mirror $suite main"
+		done
+	done
+}
+
+# guest_apt PROGRAM ARG...: an apt program that sees the guest's Debian instead of the host's.
+guest_apt() { APT_CONFIG=$cache/apt/apt.conf "$@"; }
+
+# fetch_deb DIR PACKAGE...: downloads packages of the guest's Debian into DIR.
+fetch_deb() {
+	local dir=$1
+	shift
+	mkdir -p "$dir"
+	(cd "$dir" && retry guest_apt apt-get download "$@")
+}
+
+# kernels: a table with a line for each kernel: series, release, package version. It is looked up
+# again after $fresh_days days; if that fails, the old one has to do.
+kernels() {
+	local table=$cache/kernels lock
+	exec {lock}>"$table.lock"
+	flock "$lock"
+	if [[ ! -e $table || $guest_dir/kernels -nt $table ||
+		$(find "$table" -mtime "+$fresh_days") ]]; then
+		say "looking up Debian's kernels ..."
+		if (logged kernels "$guest_dir/look-up-kernels" "$table.new"); then
+			mv "$table.new" "$table"
+		elif [[ -e $table ]]; then
+			say "warning: could not look up the kernels, going on with what is cached"
+		else
+			exit 1
+		fi
+	fi
+	exec {lock}>&-
+	cat "$table"
+}
+
+# kernel_release SERIES, kernel_version SERIES: like 6.12.107+deb13-amd64 and 6.12.107-1.
+kernel_release() { kernels | awk -v series="$1" '$1 == series { print $2 }'; }
+kernel_version() { kernels | awk -v series="$1" '$1 == series { print $3 }'; }
+
+# The items. Each prints its path.
+
+# guest_root: squashfs image of the guest's userland.
+guest_root() {
+	item guest-root.squashfs "$(kernels; cat "$guest_dir"/{guest.packages,make-root})" \
+		"$guest_dir/make-root" "$guest_dir/guest.packages" ""
+}
+
+# build_root: folder to chroot into, with compilers and both kernels' headers.
+build_root() {
+	local headers
+	headers=$(kernels | awk '{ print "linux-headers-" $2 }' | paste -sd,)
+	item build-root "$(kernels; cat "$guest_dir"/{build.packages,make-root})" \
+		"$guest_dir/make-root" "$guest_dir/build.packages" "$headers"
+}
+
+# kernel_image SERIES: folder with vmlinuz, initramfs, modules.squashfs and modules/.
+kernel_image() {
+	item "kernel-$1" "$(kernels
+		cat "$guest_dir"/{guest.modules,make-kernel,make-initramfs,initramfs-init})" \
+		"$guest_dir/make-kernel" "$(kernel_release "$1")"
+}
+
+# build_items: what the build root shows below /opt/xiw, as words NAME=PATH.
+build_items() {
+	echo "rdma-core=$(rdma_core_source)"
+}
+
+# rdma_core_source: folder with the rdma-core source of the build root's libibverbs.
+rdma_core_source() {
+	local version
+	# shellcheck disable=SC2016 # the format is dpkg's own language
+	version=$(dpkg-query --admindir="$(build_root)/var/lib/dpkg" -W -f '${source:Version}' \
+		libibverbs-dev)
+	item rdma-core "$version$(cat "$tree/tools/rdma-core-source")" \
+		guest_apt "$tree/tools/rdma-core-source" --version "$version"
+}
