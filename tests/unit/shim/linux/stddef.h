@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* linux/stddef.h - offsetof() too */
+#ifndef XIW_SHIM_LINUX_STDDEF_H
+#define XIW_SHIM_LINUX_STDDEF_H
+
+#include_next <linux/stddef.h>
+#include <stddef.h>
+
+#endif /* XIW_SHIM_LINUX_STDDEF_H */
