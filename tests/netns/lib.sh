@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# shellcheck shell=bash
+# Namespaces, waiting, expectations, KTAP, the final gate: what all themes share.
+#
+#        ns1                                       ns2
+#   veth1 10.77.0.1 fd77::1  ---------------  veth2 10.77.0.2 fd77::2
+#   dummy 10.78.0.1 fd78::1
+#   lo    127.0.0.1 ::1
+#
+# A theme is a list of claims. It reads:
+#
+#	. "$(dirname "$0")/lib.sh"
+#	plan 1
+#	stage "what is claimed"	function that proves it
+#	finish
+#
+# A stage runs in a subshell under "set -e": the first command that fails ends it, and so does a
+# command that runs into its time limit. Whatever it leaves running in the namespaces is killed.
+# ONLY=text runs only the stages whose claim has that text in it.
+
+set -uo pipefail
+
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+programs=${XIW_PROGRAMS:-$here/../verbs}	# where the C++ programs were built
+link_type=${LINK_TYPE:-xiw}
+limit=${LIMIT:-60}	# seconds that one command may take
+theme=$(basename "$0" .sh)
+ns1=xiw-$$-1
+ns2=xiw-$$-2
+scratch=$(mktemp -d "/tmp/xiw-$theme-XXXXXX")
+
+if [[ ! -e ${KSELFTEST_DIR:-}/kselftest/ktap_helpers.sh ]]; then
+	echo "1..0 # SKIP KSELFTEST_DIR does not name the kernel's tools/testing/selftests"
+	exit 4
+fi
+# shellcheck source=/dev/null
+. "$KSELFTEST_DIR/kselftest/ktap_helpers.sh"
+
+say() { printf '%s\n' "$*"; }
+
+# --- KTAP ---
+
+# plan N: the theme has N stages of its own; the gate adds three.
+plan() {
+	ktap_print_header
+	ktap_set_plan $(($1 + 3))
+	echo "xiw-test $$ begins $theme" >/dev/kmsg
+}
+
+# stage CLAIM COMMAND...: proves one claim. Status 4 of COMMAND means skipped.
+stage() {
+	local claim=$1 status start=$SECONDS
+	shift
+	if [[ ${ONLY:-} && $claim != *"$ONLY"* ]]; then
+		ktap_test_skip "$claim"
+		return
+	fi
+	(
+		set -eE
+		trap 'say "line $LINENO: status $?: $BASH_COMMAND"' ERR
+		trap 'kill_in "$ns1"; kill_in "$ns2"' EXIT
+		"$@"
+	) 2>&1 </dev/null | sed -u 's/^/# /'
+	status=${PIPESTATUS[0]}
+	say "# took $((SECONDS - start)) s"
+	case $status in
+	0) ktap_test_pass "$claim" ;;
+	4) ktap_test_skip "$claim" ;;
+	*) ktap_test_fail "$claim" ;;
+	esac
+}
+
+# skip REASON: ends the stage as skipped.
+skip() {
+	say "skipped: $*"
+	exit 4
+}
+
+# setup COMMAND...: what must work before any claim can be looked at.
+setup() {
+	(set -e; "$@") 2>&1 | sed -u 's/^/# /'
+	[[ ${PIPESTATUS[0]} -eq 0 ]] || ktap_exit_fail_msg "cannot set up: $*"
+}
+
+# need PROGRAM...: skips the whole theme if one is missing.
+need() {
+	local program
+	for program; do
+		command -v "$program" >/dev/null && continue
+		ktap_skip_all "$program is not installed"
+		exit "$KSFT_SKIP"
+	done
+}
+
+# --- commands in namespaces ---
+
+in_ns() {
+	local ns=$1
+	shift
+	say "[${ns##*-}] $*"
+	ip netns exec "$ns" timeout -k 5 "$limit" "$@"
+}
+n1() { in_ns "$ns1" "$@"; }
+n2() { in_ns "$ns2" "$@"; }
+ip1() { say "[1] ip $*"; ip -n "$ns1" "$@"; }
+ip2() { say "[2] ip $*"; ip -n "$ns2" "$@"; }
+
+# start NS COMMAND...: runs COMMAND in the background; $! is its process.
+start() {
+	local ns=$1
+	shift
+	say "[${ns##*-}] $* &"
+	ip netns exec "$ns" timeout -k 5 "$limit" "$@" &
+}
+
+# serve NS PORT COMMAND...: starts a server and returns when it listens; see served.
+serve() {
+	local ns=$1 port=$2
+	shift 2
+	start "$ns" "$@"
+	server=$!
+	wait_listening "$ns" "$port" "$server"
+}
+
+# served: ends with the status of what serve started.
+served() { wait "$server"; }
+
+# kill_in NS: ends all that runs in a namespace.
+kill_in() {
+	local pids
+	pids=$(ip netns pids "$1" 2>/dev/null) || return 0
+	# shellcheck disable=SC2086 # a list of numbers
+	[[ ! $pids ]] || kill -KILL $pids 2>/dev/null || true
+}
+
+# --- expectations ---
+
+expect_ok() {
+	say "expect success: $*"
+	"$@" || { say "failed with status $?"; return 1; }
+}
+
+# expect_fail TEXT COMMAND...: COMMAND fails, and what it prints matches the regular expression.
+expect_fail() {
+	local text=$1 output
+	shift
+	say "expect failure with \"$text\": $*"
+	if output=$("$@" 2>&1); then
+		say "$output"
+		say "it succeeded"
+		return 1
+	fi
+	say "$output"
+	grep -Eq "$text" <<<"$output" || { say "it failed for another reason"; return 1; }
+}
+
+# expect_equal A B WHAT
+expect_equal() {
+	[[ $1 == "$2" ]] || { say "$3: expected \"$2\", got \"$1\""; return 1; }
+}
+
+# --- waiting: for a state, with a deadline ---
+
+# wait_until SECONDS COMMAND...: polls until COMMAND succeeds.
+wait_until() {
+	local deadline=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		if ((SECONDS >= deadline)); then
+			say "waited in vain for: $*"
+			return 1
+		fi
+		sleep 0.05
+	done
+}
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+
+listens() {
+	ip netns exec "$1" cat /proc/net/tcp /proc/net/tcp6 |
+		grep -Eq "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$2") [0-9A-F:]+ 0A "
+}
+
+listens_or_gone() { listens "$1" "$2" || gone "$3"; }
+
+# wait_listening NS PORT PID: a socket of NS listens on PORT; fails at once if PID ends before.
+wait_listening() {
+	wait_until 20 listens_or_gone "$@"
+	listens "$1" "$2" || { say "the server ended"; return 1; }
+}
+
+# wait_gone PID: for processes that are not children of this shell, too.
+wait_gone() { wait_until "${2:-20}" gone "$1"; }
+
+# --- modules and links ---
+
+# load TYPE: Debian's modprobe knows the module, or it lies where tools/vm put the peers.
+load() {
+	[[ ! -e /sys/module/$1 ]] || return 0
+	modprobe -q -a ib_uverbs rdma_ucm iw_cm libcrc32c || true
+	modprobe -q "$1" || insmod "${XIW_PEERS:-/xiw/peers}/$1.ko"
+}
+
+# unload TYPE: a module that is built in stays.
+unload() {
+	[[ -e /sys/module/$1/refcnt ]] || return 0
+	say "rmmod $1"
+	rmmod "$1"
+}
+
+# add_link NS NAME NETDEV [TYPE]
+add_link() {
+	say "[${1##*-}] rdma link add $2 type ${4:-$link_type} netdev $3"
+	ip netns exec "$1" rdma link add "$2" type "${4:-$link_type}" netdev "$3"
+}
+
+del_link() { say "rdma link del $1"; rdma link del "$1"; }
+
+# link_names: the RDMA devices of this theme; all names begin with x and the shell's number.
+link_names() { rdma -j link | jq -r --arg begin "x$$" '.[].ifname | select(startswith($begin))'; }
+
+has_link() { [[ -e /sys/class/infiniband/$1 ]]; }
+has_no_link() { ! has_link "$1"; }
+
+# has_state NAME STATE: of the port, like ACTIVE.
+has_state() { rdma link show "$1/1" | grep -Eq "state $2( |\$)"; }
+
+# --- networks ---
+
+make_namespaces() {
+	local ns
+	for ns in "$ns1" "$ns2"; do
+		ip netns add "$ns"
+		ip -n "$ns" link set lo up
+	done
+}
+
+# make_veth MTU: the pair between the namespaces.
+make_veth() {
+	ip1 link add veth1 mtu "$1" type veth peer name veth2 mtu "$1" netns "$ns2"
+	ip1 addr add 10.77.0.1/24 dev veth1
+	ip2 addr add 10.77.0.2/24 dev veth2
+	ip1 addr add fd77::1/64 dev veth1 nodad
+	ip2 addr add fd77::2/64 dev veth2 nodad
+	ip1 link set veth1 up
+	ip2 link set veth2 up
+}
+
+make_dummy() {
+	ip1 link add dummy type dummy
+	ip1 addr add 10.78.0.1/24 dev dummy
+	ip1 addr add fd78::1/64 dev dummy nodad
+	ip1 link set dummy up
+}
+
+# make_path PATH: namespaces, netdev, module and links of one path.
+make_path() {
+	load "$link_type"
+	[[ -e /run/netns/$ns1 ]] || make_namespaces
+	case $1 in
+	veth-*)
+		make_veth "${1#veth-}"
+		add_link "$ns1" "x$$v1" veth1
+		add_link "$ns2" "x$$v2" veth2
+		;;
+	dummy)
+		make_dummy
+		add_link "$ns1" "x$$d" dummy
+		;;
+	lo)
+		add_link "$ns1" "x$$l" lo
+		;;
+	esac
+}
+
+remove_path() {
+	case $1 in
+	veth-*) ip1 link del veth1 ;;
+	dummy) ip1 link del dummy ;;
+	lo) del_link "x$$l" ;;
+	esac
+}
+
+# use_path PATH FAMILY: sets where the server runs (server_ns), its address, and both devices.
+use_path() {
+	server_ns=$ns1 family=$2
+	case $1-$2 in
+	veth-*-4) addr=10.77.0.2 ;;
+	veth-*-6) addr=fd77::2 ;;
+	dummy-4) addr=10.78.0.1 ;;
+	dummy-6) addr=fd78::1 ;;
+	lo-4) addr=127.0.0.1 ;;
+	lo-6) addr=::1 ;;
+	esac
+	case $1 in
+	veth-*) server_ns=$ns2 client_dev=x$$v1 server_dev=x$$v2 ;;
+	dummy) client_dev=x$$d server_dev=x$$d ;;
+	lo) client_dev=x$$l server_dev=x$$l ;;
+	esac
+}
+
+# --- the final gate ---
+
+# What the kernel says when something is wrong with it.
+bad_news='BUG[: ]|WARNING[: ]|Oops|KASAN|UBSAN|KCSAN|Call Trace|general protection|refcount_t'
+bad_news+='|corruption|unreferenced object|suspicious RCU|possible .* (locking|deadlock)'
+bad_news+='|inconsistent lock|blocked for more than|soft lockup|stall|atomic context'
+bad_news+='|unregister_netdevice: waiting'
+
+log_is_clean() {
+	dmesg | sed -n "/xiw-test $$ begins/,\$p" >"$scratch/dmesg"
+	[[ -s $scratch/dmesg ]] || { say "the log has lost its marker"; return 1; }
+	! grep -E -A 30 "$bad_news" "$scratch/dmesg"
+}
+
+# no_objects: the devices of this theme count none.
+no_objects() {
+	rdma -j resource show | jq -e --arg begin "x$$" '
+		[.[] | select(.ifname | startswith($begin)) |
+		 to_entries[] | select(.key | test("^(ifindex|ifname)$") | not) | .value] |
+		add // 0 | . == 0' >/dev/null
+}
+
+no_objects_left() {
+	wait_until 20 no_objects || { rdma resource show; return 1; }
+}
+
+# all_removed: rmmod may see the last references of what has just ended.
+all_removed() {
+	local link
+	for link in $(link_names); do
+		del_link "$link"
+	done
+	[[ $(link_names) == "" ]]
+	wait_until 20 unload "$link_type"
+	wait_until 20 unload siw
+}
+
+# finish: the gate, then totals and exit status.
+finish() {
+	ONLY=
+	stage "no object is left of programs that ended" no_objects_left
+	stage "links go and the module unloads" all_removed
+	stage "the kernel's log is clean" log_is_clean
+	ktap_finished
+}
+
+cleanup() {
+	local link ns
+	for ns in "$ns1" "$ns2"; do
+		kill_in "$ns"
+	done
+	for link in $(link_names 2>/dev/null); do
+		rdma link del "$link" 2>/dev/null
+	done
+	for ns in "$ns1" "$ns2"; do
+		ip netns del "$ns" 2>/dev/null
+	done
+	rm -rf "$scratch"
+}
+trap cleanup EXIT

@@ -1,0 +1,248 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# Links come, change and go with their netdevs, and a wrong command says why it is wrong.
+
+. "$(dirname "$0")/lib.sh"
+need jq setpriv ibv_devinfo
+
+dev=x$$d
+
+# claim TEXT COMMAND...: a stage that leaves no link and no netdev of its own behind.
+claim() {
+	local link
+	stage "$@"
+	for link in $(link_names); do
+		rdma link del "$link"
+	done
+	ip -n "$ns1" link del of_stage 2>/dev/null
+	ip -n "$ns2" link del of_stage 2>/dev/null
+	ip -n "$ns1" link set dummy up
+}
+
+# A stage for what only xiw has. The peers run the others, to show that the tests are right.
+only_xiw() { [[ $link_type == xiw ]] || skip "$link_type has no such thing"; }
+
+link_add_loads_module() {
+	modinfo "$link_type" >/dev/null 2>&1 || only_xiw || return
+	unload "$link_type"
+	ip link add "$dev" type dummy
+	ip link set "$dev" up
+	rdma link add "$dev" type "$link_type" netdev "$dev"
+	[[ -e /sys/module/$link_type ]]
+	del_link "$dev"
+	ip link del "$dev"
+}
+
+link_on() {
+	add_link "$ns1" "$dev" "$1"
+	wait_until 5 has_state "$dev" ACTIVE
+	del_link "$dev"
+	has_no_link "$dev"
+}
+
+any_name() {
+	local name longest
+	printf -v longest "x$$%055d" 0
+	for name in "x$$-with.dots_and-more" "x$$mlx5_0" "${longest:0:63}"; do
+		add_link "$ns1" "$name" dummy
+		n1 ibv_devinfo -d "$name" | grep -w "$name"
+		del_link "$name"
+	done
+}
+
+devinfo_tells_truth() {
+	local info
+	add_link "$ns1" "$dev" dummy
+	wait_until 5 has_state "$dev" ACTIVE
+	info=$(n1 ibv_devinfo -v -d "$dev")
+	say "$info"
+	grep -Eq 'transport:\s+iWARP \(1\)' <<<"$info"
+	grep -Eq 'state:\s+PORT_ACTIVE' <<<"$info"
+	grep -Eq 'phys_port_cnt:\s+1$' <<<"$info"
+	grep -Eq 'max_mr_size:\s+0x[1-9a-f]' <<<"$info"
+}
+
+add_and_delete_often() {
+	local i
+	for ((i = 0; i < 30; i++)); do
+		rdma_quiet link add "$dev" type "$link_type" netdev dummy
+		rdma_quiet link del "$dev"
+	done
+	has_no_link "$dev"
+}
+rdma_quiet() { ip netns exec "$ns1" rdma "$@"; }
+
+# reason_given NETDEV: the log has a line of the module about this netdev.
+reason_given() {
+	[[ $link_type == xiw ]] || return 0
+	dmesg | sed -n "/xiw-test $$ begins/,\$p" | grep -E "xiw.*\b$1\b"
+}
+
+second_link_refused() {
+	add_link "$ns1" "$dev" dummy
+	expect_fail "File exists" n1 rdma link add "${dev}2" type "$link_type" netdev dummy
+	has_no_link "${dev}2"
+	reason_given dummy
+}
+
+used_name_refused() {
+	add_link "$ns1" "$dev" dummy
+	# ib_core's own word for a name in use is ENFILE.
+	expect_fail "File exists|Too many open files in system" \
+		n1 rdma link add "$dev" type "$link_type" netdev lo
+	[[ $(rdma -j link show "$dev/1" | jq -r '.[0].netdev') != lo ]]
+}
+
+unknown_netdev_refused() {
+	expect_fail "No such device" n1 rdma link add "$dev" type "$link_type" netdev nosuch
+	has_no_link "$dev"
+}
+
+netdev_of_other_namespace_refused() {
+	expect_fail "No such device" n2 rdma link add "$dev" type "$link_type" netdev dummy
+	has_no_link "$dev"
+}
+
+# A netlink monitor has no addresses and carries no IP.
+unfit_netdev_refused() {
+	ip1 link add of_stage type nlmon || skip "cannot make a netdev of type nlmon"
+	expect_fail "Invalid argument|not supported" \
+		n1 rdma link add "$dev" type "$link_type" netdev of_stage
+	has_no_link "$dev"
+	reason_given of_stage
+}
+
+without_capability_refused() {
+	local unprivileged=(setpriv --bounding-set=-net_admin --inh-caps=-net_admin)
+	expect_fail "not permitted" n1 "${unprivileged[@]}" \
+		rdma link add "$dev" type "$link_type" netdev dummy
+	has_no_link "$dev"
+	add_link "$ns1" "$dev" dummy
+	expect_fail "not permitted" n1 "${unprivileged[@]}" rdma link del "$dev"
+	has_link "$dev"
+}
+
+unknown_link_not_deleted() {
+	expect_fail "No such device|does.*not exist|Wrong device name" rdma link del "x$$nosuch"
+}
+
+port_follows_netdev() {
+	add_link "$ns1" "$dev" dummy
+	wait_until 5 has_state "$dev" ACTIVE
+	ip1 link set dummy down
+	wait_until 5 has_state "$dev" DOWN
+	ip1 link set dummy up
+	wait_until 5 has_state "$dev" ACTIVE
+}
+
+link_added_while_down() {
+	ip1 link set dummy down
+	add_link "$ns1" "$dev" dummy
+	wait_until 5 has_state "$dev" DOWN
+	ip1 link set dummy up
+	wait_until 5 has_state "$dev" ACTIVE
+}
+
+has_mtu() { ip netns exec "$ns1" ibv_devinfo -d "$dev" | grep -Eq "active_mtu:\s+$1 "; }
+
+mtu_follows_netdev() {
+	add_link "$ns1" "$dev" dummy
+	wait_until 5 has_mtu 1024
+	ip1 link set dummy mtu 9000
+	wait_until 5 has_mtu 4096
+	ip1 link set dummy mtu 1500
+	wait_until 5 has_mtu 1024
+}
+
+# The RDMA connection manager finds an iWARP device by the hardware address in its first GID.
+gid_is_hardware_address() {
+	local mac=${1//:/} gid
+	gid=$(<"/sys/class/infiniband/$dev/ports/1/gids/0")
+	gid=${gid//:/}
+	[[ ${gid:0:12} == "$mac" ]]
+}
+
+gid_follows_netdev() {
+	only_xiw
+	add_link "$ns1" "$dev" dummy
+	wait_until 5 gid_is_hardware_address "$(ip -n "$ns1" -j link show dummy | jq -r '.[0].address')"
+	ip1 link set dummy address 02:00:00:12:34:56
+	wait_until 5 gid_is_hardware_address 02:00:00:12:34:56
+	serve "$ns1" 7100 rping -s -p 7100 -a 10.78.0.1 -C 2
+	n1 rping -c -p 7100 -a 10.78.0.1 -C 2
+	served
+}
+
+link_goes_with_netdev() {
+	ip1 link add of_stage type dummy
+	ip1 link set of_stage up
+	add_link "$ns1" "$dev" of_stage
+	ip1 link del of_stage
+	wait_until 10 has_no_link "$dev"
+}
+
+link_goes_when_netdev_moves() {
+	ip1 link add of_stage type dummy
+	add_link "$ns1" "$dev" of_stage
+	ip1 link set of_stage netns "$ns2"
+	wait_until 10 has_no_link "$dev"
+	add_link "$ns2" "$dev" of_stage
+}
+
+link_goes_with_namespace() {
+	ip netns add "$ns1-short"
+	ip -n "$ns1-short" link add of_stage type dummy
+	ip -n "$ns1-short" link set of_stage up
+	ip netns exec "$ns1-short" rdma link add "$dev" type "$link_type" netdev of_stage
+	has_link "$dev"
+	ip netns del "$ns1-short"
+	wait_until 20 has_no_link "$dev"
+}
+
+crc_is_a_switch() {
+	local crc value
+	only_xiw
+	add_link "$ns1" "$dev" dummy
+	crc=/sys/class/infiniband/$dev/xiw/crc
+	expect_equal "$(<"$crc")" 1 "default of $crc"
+	for value in 0 1; do
+		echo "$value" >"$crc"
+		expect_equal "$(<"$crc")" "$value" "$crc"
+	done
+	for value in 2 -1 on 0x10 1,0 "" 99999999999999999999; do
+		expect_fail "Invalid argument|out of range" write_to "$crc" "$value"
+		expect_equal "$(<"$crc")" 1 "$crc after \"$value\""
+	done
+}
+# Not with "echo", whose own failure to write says nothing of the errno in some shells.
+write_to() { printf '%s\n' "$2" | dd of="$1" status=none; }
+
+plan 22
+setup make_namespaces
+setup make_dummy
+setup load "$link_type"
+claim "rdma link add loads the module"			link_add_loads_module
+setup load "$link_type"
+setup make_veth 1500
+claim "a link on dummy"					link_on dummy
+claim "a link on veth"					link_on veth1
+claim "a link on lo"					link_on lo
+claim "a link of any name is opened by libibverbs"	any_name
+claim "ibv_devinfo shows an active iWARP port"		devinfo_tells_truth
+claim "links come and go 30 times"			add_and_delete_often
+claim "a second link on a netdev is refused"		second_link_refused
+claim "a name in use is refused"			used_name_refused
+claim "an unknown netdev is refused"			unknown_netdev_refused
+claim "a netdev of another namespace is refused"	netdev_of_other_namespace_refused
+claim "a netdev that carries no IP is refused"		unfit_netdev_refused
+claim "without CAP_NET_ADMIN nothing changes"		without_capability_refused
+claim "an unknown link is not deleted"			unknown_link_not_deleted
+claim "the port goes down and up with its netdev"	port_follows_netdev
+claim "a link can be added before the netdev is up"	link_added_while_down
+claim "the MTU of the port follows the netdev"		mtu_follows_netdev
+claim "the GID follows the hardware address"		gid_follows_netdev
+claim "a link goes when its netdev is deleted"		link_goes_with_netdev
+claim "a link goes when its netdev moves away"		link_goes_when_netdev_moves
+claim "a link goes with its namespace"			link_goes_with_namespace
+claim "xiw/crc is 1 and takes 0 or 1"			crc_is_a_switch
+finish
