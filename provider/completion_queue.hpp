@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// completion_queue.hpp - a completion queue: one mapping, one ring
+#pragma once
+
+#include "lock.hpp"
+#include "mapping.hpp"
+#include "rdma_core.hpp"
+#include "ring.hpp"
+
+namespace xiw
+{
+
+class CompletionQueue
+{
+public:
+	static CompletionQueue &from(ibv_cq *cq) noexcept
+	{
+		return *reinterpret_cast<CompletionQueue *>(cq);
+	}
+
+	static ibv_cq *create(ibv_context *context, int cqe, ibv_comp_channel *channel,
+			      int comp_vector) noexcept;
+	static int destroy(ibv_cq *cq) noexcept;
+
+	void open(const CompletionRing &ring) noexcept { ring_ = ring; }
+
+	int request_notification(bool solicited_only) noexcept;
+
+	/* in poll.cpp */
+	int poll(int max, ibv_wc *wc) noexcept;
+
+private:
+	int map(const xiw_create_cq_resp &granted) noexcept;
+
+	verbs_cq vcq_ = {};
+	Mapping mapping_;
+	Lock lock_;
+	CompletionRing ring_;
+};
+
+static_assert(std::is_standard_layout_v<CompletionQueue>, "starts with its ibv_cq");
+
+} /* namespace xiw */

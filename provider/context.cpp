@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// context.cpp - opens and closes a device for one process
+#include "context.hpp"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+
+#include "object.hpp"
+
+namespace xiw
+{
+
+/* Returns 0 or a positive errno. */
+static int get_context(verbs_context *vctx)
+{
+	Request<struct ibv_get_context, ib_uverbs_get_context> request;
+	Answer<ib_uverbs_get_context_resp, xiw_alloc_ucontext_resp> answer;
+
+	if (int err = ibv_cmd_get_context(vctx, request.get(), sizeof(request), answer.get(),
+					  sizeof(answer)))
+		return err;
+	if (answer.driver().abi_version != XIW_ABI_VERSION) {
+		std::fprintf(stderr,
+			     "libxiw: %s: the kernel module speaks ABI version %u, this library "
+			     "version %u: install both from one release\n",
+			     vctx->context.device->name, answer.driver().abi_version,
+			     XIW_ABI_VERSION);
+		return EPROTONOSUPPORT;
+	}
+	return 0;
+}
+
+/* Owns @cmd_fd from here on, also if it fails. */
+verbs_context *Context::open(ibv_device *device, int cmd_fd, const verbs_context_ops &ops) noexcept
+{
+	auto *vctx = static_cast<verbs_context *>(_verbs_init_and_alloc_context(
+		device, cmd_fd, sizeof(verbs_context), nullptr, XIW_DRIVER_ID));
+
+	if (!vctx)
+		return nullptr;
+	if (int err = get_context(vctx)) {
+		close(vctx);
+		return fail(err);
+	}
+	verbs_set_ops(vctx, &ops);
+	return vctx;
+}
+
+void Context::close(verbs_context *vctx) noexcept
+{
+	verbs_uninit_context(vctx);
+	std::free(vctx); /* libibverbs made it, with calloc() */
+}
+
+int Context::query_device(ibv_context *context, const ibv_query_device_ex_input *input,
+			  ibv_device_attr_ex *attr, size_t attr_size) noexcept
+{
+	ib_uverbs_ex_query_device_resp answer;
+	size_t size = sizeof(answer);
+
+	if (int err = ibv_cmd_query_device_any(context, input, attr, attr_size, &answer, &size))
+		return err;
+
+	const uint64_t version = answer.base.fw_ver;
+	std::snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
+		      "%" PRIu64 ".%" PRIu64 ".%" PRIu64, version >> 32, version >> 16 & 0xffff,
+		      version & 0xffff);
+	return 0;
+}
+
+int Context::query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr) noexcept
+{
+	Request<struct ibv_query_port, ib_uverbs_query_port> request;
+
+	return ibv_cmd_query_port(context, port, attr, request.get(), sizeof(request));
+}
+
+} /* namespace xiw */

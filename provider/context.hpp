@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// context.hpp - opens and closes a device for one process
+#pragma once
+
+#include "rdma_core.hpp"
+
+namespace xiw
+{
+
+struct Context {
+	static verbs_context *open(ibv_device *device, int cmd_fd,
+				   const verbs_context_ops &ops) noexcept;
+	static void close(verbs_context *vctx) noexcept;
+
+	static int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
+				ibv_device_attr_ex *attr, size_t attr_size) noexcept;
+	static int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr) noexcept;
+};
+
+} /* namespace xiw */

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// memory_region.cpp - protection domains and the memory that is registered in them
+#include "memory_region.hpp"
+
+#include "object.hpp"
+
+namespace xiw
+{
+
+ibv_pd *ProtectionDomain::create(ibv_context *context) noexcept
+{
+	Request<struct ibv_alloc_pd, ib_uverbs_alloc_pd> request;
+	ib_uverbs_alloc_pd_resp answer;
+
+	auto pd = make_object<ibv_pd>();
+	if (!pd)
+		return nullptr;
+	if (int err = ibv_cmd_alloc_pd(context, pd.get(), request.get(), sizeof(request), &answer,
+				       sizeof(answer)))
+		return fail(err);
+	return pd.release();
+}
+
+int ProtectionDomain::destroy(ibv_pd *pd) noexcept
+{
+	if (int err = ibv_cmd_dealloc_pd(pd))
+		return err;
+	delete pd;
+	return 0;
+}
+
+ibv_mr *MemoryRegion::create(ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			     int access) noexcept
+{
+	Request<struct ibv_reg_mr, ib_uverbs_reg_mr> request;
+	ib_uverbs_reg_mr_resp answer;
+
+	auto vmr = make_object<verbs_mr>();
+	if (!vmr)
+		return nullptr;
+	if (int err = ibv_cmd_reg_mr(pd, addr, length, iova, access, vmr.get(), request.get(),
+				     sizeof(request), &answer, sizeof(answer)))
+		return fail(err);
+	return &vmr.release()->ibv_mr;
+}
+
+ibv_mr *MemoryRegion::create_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				    int fd, int access) noexcept
+{
+	auto vmr = make_object<verbs_mr>();
+	if (!vmr)
+		return nullptr;
+	if (int err = ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr.get(),
+					    nullptr))
+		return fail(err);
+	return &vmr.release()->ibv_mr;
+}
+
+int MemoryRegion::modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
+			 int access) noexcept
+{
+	Request<struct ibv_rereg_mr, ib_uverbs_rereg_mr> request;
+	ib_uverbs_rereg_mr_resp answer;
+
+	return ibv_cmd_rereg_mr(vmr, flags, addr, length, reinterpret_cast<uintptr_t>(addr), access,
+				pd, request.get(), sizeof(request), &answer, sizeof(answer));
+}
+
+int MemoryRegion::destroy(verbs_mr *vmr) noexcept
+{
+	if (int err = ibv_cmd_dereg_mr(vmr))
+		return err;
+	delete vmr;
+	return 0;
+}
+
+} /* namespace xiw */

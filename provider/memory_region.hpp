@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// memory_region.hpp - protection domains and the memory that is registered in them
+#pragma once
+
+#include "rdma_core.hpp"
+
+namespace xiw
+{
+
+/* Both are the kernel's alone: no state here beyond what libibverbs keeps. */
+struct ProtectionDomain {
+	static ibv_pd *create(ibv_context *context) noexcept;
+	static int destroy(ibv_pd *pd) noexcept;
+};
+
+struct MemoryRegion {
+	static ibv_mr *create(ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			      int access) noexcept;
+	static ibv_mr *create_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				     int fd, int access) noexcept;
+	static int modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
+			  int access) noexcept;
+	static int destroy(verbs_mr *vmr) noexcept;
+};
+
+} /* namespace xiw */

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// poll.cpp - from the ring to ibv_wc
+#include <mutex>
+
+#include "completion_queue.hpp"
+
+namespace xiw
+{
+
+namespace
+{
+
+static_assert(same_number(IBV_WC_SEND, XIW_WC_SEND));
+static_assert(same_number(IBV_WC_RDMA_WRITE, XIW_WC_WRITE));
+static_assert(same_number(IBV_WC_RDMA_READ, XIW_WC_READ));
+static_assert(same_number(IBV_WC_COMP_SWAP, XIW_WC_CMP_SWP));
+static_assert(same_number(IBV_WC_FETCH_ADD, XIW_WC_FETCH_ADD));
+static_assert(same_number(IBV_WC_BIND_MW, XIW_WC_BIND_MW));
+static_assert(same_number(IBV_WC_LOCAL_INV, XIW_WC_LOCAL_INV));
+static_assert(same_number(IBV_WC_RECV, XIW_WC_RECV));
+static_assert(same_number(IBV_WC_RECV_RDMA_WITH_IMM, XIW_WC_RECV_IMM));
+
+static_assert(same_number(IBV_WC_WITH_IMM, XIW_WC_WITH_IMM));
+static_assert(same_number(IBV_WC_WITH_INV, XIW_WC_WITH_INV));
+
+/* The fields that are left out belong to datagrams. */
+ibv_wc to_wc(const xiw_cqe &cqe)
+{
+	ibv_wc wc = {};
+
+	wc.wr_id = cqe.wr_id;
+	wc.status = static_cast<ibv_wc_status>(cqe.status);
+	wc.opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
+	wc.vendor_err = cqe.vendor_err;
+	wc.byte_len = cqe.byte_len;
+	wc.imm_data = cqe.imm_inv; /* or wc.invalidated_rkey, in the same place */
+	wc.qp_num = cqe.qpn;
+	wc.wc_flags = cqe.flags;
+	return wc;
+}
+
+} /* namespace */
+
+int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
+{
+	std::lock_guard guard(lock_);
+	int n = 0;
+
+	while (n < max) {
+		const xiw_cqe *cqe = ring_.peek();
+		if (!cqe)
+			break;
+		wc[n++] = to_wc(*cqe);
+		ring_.consume();
+	}
+	if (n)
+		ring_.publish();
+	return n;
+}
+
+} /* namespace xiw */

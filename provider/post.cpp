@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// post.cpp - from ibv_post_* to the ring
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "queue_pair.hpp"
+#include "shared_receive.hpp"
+#include "work_queue.hpp"
+
+namespace xiw
+{
+
+namespace
+{
+
+static_assert(same_number(IBV_WR_RDMA_WRITE, XIW_OP_WRITE));
+static_assert(same_number(IBV_WR_RDMA_WRITE_WITH_IMM, XIW_OP_WRITE_IMM));
+static_assert(same_number(IBV_WR_SEND, XIW_OP_SEND));
+static_assert(same_number(IBV_WR_RDMA_READ, XIW_OP_READ));
+static_assert(same_number(IBV_WR_ATOMIC_CMP_AND_SWP, XIW_OP_CMP_SWP));
+static_assert(same_number(IBV_WR_ATOMIC_FETCH_AND_ADD, XIW_OP_FETCH_ADD));
+static_assert(same_number(IBV_WR_LOCAL_INV, XIW_OP_LOCAL_INV));
+static_assert(same_number(IBV_WR_SEND_WITH_INV, XIW_OP_SEND_INV));
+
+static_assert(same_number(IBV_SEND_FENCE, XIW_SEND_FENCE));
+static_assert(same_number(IBV_SEND_SIGNALED, XIW_SEND_SIGNALED));
+static_assert(same_number(IBV_SEND_SOLICITED, XIW_SEND_SOLICITED));
+static_assert(same_number(IBV_SEND_INLINE, XIW_SEND_INLINE));
+
+static_assert(sizeof(ibv_sge) == sizeof(xiw_sge));
+static_assert(offsetof(ibv_sge, addr) == offsetof(xiw_sge, addr));
+static_assert(offsetof(ibv_sge, length) == offsetof(xiw_sge, length));
+static_assert(offsetof(ibv_sge, lkey) == offsetof(xiw_sge, lkey));
+
+constexpr std::uint32_t known_flags =
+	XIW_SEND_FENCE | XIW_SEND_SIGNALED | XIW_SEND_SOLICITED | XIW_SEND_INLINE;
+
+constexpr std::uint64_t atomic_len = 8;
+
+/* What a work request of one opcode may carry. */
+struct SendRule {
+	int refused = 0; /* errno if the opcode cannot be posted */
+	std::uint32_t max_sge = 0;
+	bool may_inline = false;
+	bool atomic = false; /* exactly one SGE of eight octets */
+};
+
+constexpr SendRule rule_of(ibv_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return { .max_sge = XIW_MAX_SGE, .may_inline = true };
+	case IBV_WR_RDMA_READ:
+		return { .max_sge = 1 };
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return { .max_sge = 1, .atomic = true };
+	case IBV_WR_LOCAL_INV:
+		return {};
+	case IBV_WR_SEND_WITH_IMM:
+		return { .refused = EOPNOTSUPP };
+	default:
+		return { .refused = EINVAL };
+	}
+}
+
+/* Exact: at most XIW_MAX_SGE numbers below 2^32 are added. */
+std::uint64_t total_length(const ibv_sge *sges, std::uint32_t num_sge)
+{
+	std::uint64_t len = 0;
+
+	for (std::uint32_t i = 0; i < num_sge; i++)
+		len += sges[i].length;
+	return len;
+}
+
+void copy_sges(std::byte *to, const ibv_sge *sges, std::uint32_t num_sge)
+{
+	if (num_sge)
+		std::memcpy(to, sges, num_sge * sizeof(*sges));
+}
+
+/* Returns the octets copied. */
+std::uint32_t copy_inline(std::byte *to, const ibv_sge *sges, std::uint32_t num_sge)
+{
+	std::byte *const start = to;
+
+	for (const ibv_sge *sge = sges; sge != sges + num_sge; sge++) {
+		if (!sge->length)
+			continue;
+		std::memcpy(to, reinterpret_cast<const void *>(sge->addr), sge->length);
+		to += sge->length;
+	}
+	return static_cast<std::uint32_t>(to - start);
+}
+
+/* The peer's memory, and what else the header of a slot takes from the opcode's part of a request. */
+void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
+{
+	slot.remote_addr = 0;
+	slot.rkey = 0;
+	slot.imm_inv = 0;
+	switch (wr.opcode) {
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		slot.imm_inv = wr.imm_data;
+		[[fallthrough]];
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_READ:
+		slot.remote_addr = wr.wr.rdma.remote_addr;
+		slot.rkey = wr.wr.rdma.rkey;
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		slot.remote_addr = wr.wr.atomic.remote_addr;
+		slot.rkey = wr.wr.atomic.rkey;
+		break;
+	case IBV_WR_LOCAL_INV:
+		slot.rkey = wr.invalidate_rkey;
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		slot.imm_inv = wr.invalidate_rkey;
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * Fills slots from a list, shows them to the kernel, and rings if need be.
+ *
+ * It rings without the lock: other threads fill slots meanwhile, and the kernel
+ * takes these along. Slots that it was shown cannot be taken back, and when it
+ * does not hear the doorbell nobody knows when it will look. So the whole list
+ * counts as refused then; this happens when the device is gone.
+ */
+template <class Wr, class Fill>
+int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr **bad, Fill fill)
+{
+	Wr *wr = list;
+	bool must_ring = false;
+	int err = 0;
+
+	{
+		std::lock_guard guard(lock);
+		const auto start = ring.produced();
+		auto produced = start;
+
+		for (; wr; wr = wr->next) {
+			err = ring.has_room(produced) ? fill(produced, *wr) : ENOMEM;
+			if (err)
+				break;
+			produced++;
+		}
+		if (produced != start)
+			must_ring = ring.publish(produced);
+	}
+	if (err)
+		*bad = wr;
+	if (!must_ring)
+		return err;
+	if (int unheard = doorbell.ring()) {
+		*bad = list;
+		return unheard;
+	}
+	return err;
+}
+
+} /* namespace */
+
+int SendQueue::check(const ibv_send_wr &wr) const noexcept
+{
+	const SendRule rule = rule_of(wr.opcode);
+	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge); /* huge if negative */
+
+	if (rule.refused)
+		return rule.refused;
+	if (wr.send_flags & ~known_flags)
+		return EINVAL;
+	if (num_sge > rule.max_sge || num_sge > limits_.max_sge)
+		return EINVAL;
+
+	const auto len = total_length(wr.sg_list, num_sge);
+	if (len > UINT32_MAX)
+		return EINVAL;
+	if (rule.atomic && (num_sge != 1 || len != atomic_len))
+		return EINVAL;
+	if ((wr.send_flags & IBV_SEND_INLINE) && (!rule.may_inline || len > limits_.max_inline))
+		return EINVAL;
+	return 0;
+}
+
+/* Checks all of the request, then fills the slot of count @count. */
+int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
+{
+	if (int err = check(wr)) [[unlikely]]
+		return err;
+
+	std::byte *const start = ring_.slot(count);
+	std::byte *data = start + XIW_SLOT_HEADER;
+	auto &slot = *reinterpret_cast<xiw_send_slot *>(start);
+	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge);
+	const bool is_inline = wr.send_flags & IBV_SEND_INLINE;
+
+	slot.wr_id = wr.wr_id;
+	slot.opcode = static_cast<std::uint8_t>(wr.opcode);
+	slot.flags = static_cast<std::uint8_t>(wr.send_flags);
+	if (limits_.signal_all)
+		slot.flags |= XIW_SEND_SIGNALED;
+	slot.num_sge = is_inline ? 0 : static_cast<std::uint8_t>(num_sge);
+	slot.reserved = 0;
+	slot.inline_len = is_inline ? copy_inline(data, wr.sg_list, num_sge) : 0;
+	fill_target(slot, wr);
+	if (is_inline)
+		return 0;
+	if (rule_of(wr.opcode).atomic) {
+		slot.atomic = { wr.wr.atomic.compare_add, wr.wr.atomic.swap };
+		data += sizeof(slot.atomic);
+	}
+	copy_sges(data, wr.sg_list, num_sge);
+	return 0;
+}
+
+int SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
+{
+	return post_list(lock_, ring_, doorbell_, wr, bad,
+			 [this](std::uint32_t count, const ibv_send_wr &one) {
+				 return fill(count, one);
+			 });
+}
+
+/* Checks all of the request, then fills the slot of count @count. */
+int ReceiveQueue::fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept
+{
+	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge); /* huge if negative */
+
+	if (num_sge > max_sge_ || total_length(wr.sg_list, num_sge) > UINT32_MAX) [[unlikely]]
+		return EINVAL;
+
+	std::byte *const start = ring_.slot(count);
+	auto &slot = *reinterpret_cast<xiw_recv_slot *>(start);
+
+	slot.wr_id = wr.wr_id;
+	slot.num_sge = num_sge;
+	slot.reserved = 0;
+	copy_sges(start + offsetof(xiw_recv_slot, sge), wr.sg_list, num_sge);
+	return 0;
+}
+
+int ReceiveQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	return post_list(lock_, ring_, doorbell_, wr, bad,
+			 [this](std::uint32_t count, const ibv_recv_wr &one) {
+				 return fill(count, one);
+			 });
+}
+
+int QueuePair::post_send(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
+{
+	if (is_reset()) {
+		*bad = wr;
+		return EINVAL;
+	}
+	return sq_.post(wr, bad);
+}
+
+int QueuePair::post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	if (is_reset()) {
+		*bad = wr;
+		return EINVAL;
+	}
+	return rq_.post(wr, bad);
+}
+
+int SharedReceive::post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	return queue_.post(wr, bad);
+}
+
+} /* namespace xiw */

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// provider.cpp - match table, op table, the C entry points
+#include "completion_queue.hpp"
+#include "context.hpp"
+#include "memory_region.hpp"
+#include "object.hpp"
+#include "queue_pair.hpp"
+#include "shared_receive.hpp"
+
+using namespace xiw;
+
+extern "C" {
+
+static ibv_pd *alloc_pd(ibv_context *context) noexcept
+{
+	return ProtectionDomain::create(context);
+}
+
+static ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
+			 int comp_vector) noexcept
+{
+	return CompletionQueue::create(context, cqe, channel, comp_vector);
+}
+
+static ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
+{
+	return QueuePair::create(pd, attr);
+}
+
+static ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
+{
+	return SharedReceive::create(pd, attr);
+}
+
+static int dealloc_pd(ibv_pd *pd) noexcept
+{
+	return ProtectionDomain::destroy(pd);
+}
+
+static int dereg_mr(verbs_mr *vmr) noexcept
+{
+	return MemoryRegion::destroy(vmr);
+}
+
+static int destroy_cq(ibv_cq *cq) noexcept
+{
+	return CompletionQueue::destroy(cq);
+}
+
+static int destroy_qp(ibv_qp *qp) noexcept
+{
+	return QueuePair::destroy(qp);
+}
+
+static int destroy_srq(ibv_srq *srq) noexcept
+{
+	return SharedReceive::destroy(srq);
+}
+
+static void free_context(ibv_context *context) noexcept
+{
+	Context::close(verbs_get_ctx(context));
+}
+
+static int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) noexcept
+{
+	return QueuePair::from(qp).modify(attr, mask);
+}
+
+static int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int mask) noexcept
+{
+	return SharedReceive::from(srq).modify(attr, mask);
+}
+
+static int poll_cq(ibv_cq *cq, int max, ibv_wc *wc) noexcept
+{
+	return CompletionQueue::from(cq).poll(max, wc);
+}
+
+static int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	return QueuePair::from(qp).post_recv(wr, bad);
+}
+
+static int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept
+{
+	return QueuePair::from(qp).post_send(wr, bad);
+}
+
+static int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	return SharedReceive::from(srq).post_recv(wr, bad);
+}
+
+static int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
+			ibv_device_attr_ex *attr, size_t attr_size) noexcept
+{
+	return Context::query_device(context, input, attr, attr_size);
+}
+
+static int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr) noexcept
+{
+	return Context::query_port(context, port, attr);
+}
+
+static int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr) noexcept
+{
+	return QueuePair::from(qp).query(attr, mask, init_attr);
+}
+
+static int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept
+{
+	return SharedReceive::from(srq).query(attr);
+}
+
+static ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+			     int access) noexcept
+{
+	return MemoryRegion::create_dmabuf(pd, offset, length, iova, fd, access);
+}
+
+static ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access) noexcept
+{
+	return MemoryRegion::create(pd, addr, length, iova, access);
+}
+
+static int req_notify_cq(ibv_cq *cq, int solicited_only) noexcept
+{
+	return CompletionQueue::from(cq).request_notification(solicited_only);
+}
+
+static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
+		    int access) noexcept
+{
+	return MemoryRegion::modify(vmr, flags, pd, addr, length, access);
+}
+
+static const verbs_context_ops context_ops = {
+	.alloc_pd = alloc_pd,
+	.create_cq = create_cq,
+	.create_qp = create_qp,
+	.create_srq = create_srq,
+	.dealloc_pd = dealloc_pd,
+	.dereg_mr = dereg_mr,
+	.destroy_cq = destroy_cq,
+	.destroy_qp = destroy_qp,
+	.destroy_srq = destroy_srq,
+	.free_context = free_context,
+	.modify_qp = modify_qp,
+	.modify_srq = modify_srq,
+	.poll_cq = poll_cq,
+	.post_recv = post_recv,
+	.post_send = post_send,
+	.post_srq_recv = post_srq_recv,
+	.query_device_ex = query_device,
+	.query_port = query_port,
+	.query_qp = query_qp,
+	.query_srq = query_srq,
+	.reg_dmabuf_mr = reg_dmabuf_mr,
+	.reg_mr = reg_mr,
+	.req_notify_cq = req_notify_cq,
+	.rereg_mr = rereg_mr,
+};
+
+static verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *) noexcept
+{
+	return Context::open(device, cmd_fd, context_ops);
+}
+
+static verbs_device *alloc_device(verbs_sysfs_dev *) noexcept
+{
+	return make_object<verbs_device>().release();
+}
+
+static void uninit_device(verbs_device *device) noexcept
+{
+	delete device;
+}
+
+} /* extern "C" */
+
+/* Whatever the device is called: its driver says who it is. */
+static const verbs_match_ent match_table[] = {
+	{ .u = { .driver_id = XIW_DRIVER_ID }, .kind = VERBS_MATCH_DRIVER_ID },
+	{ .kind = VERBS_MATCH_SENTINEL },
+};
+
+static const verbs_device_ops device_ops = {
+	.name = "xiw",
+	.match_min_abi_version = XIW_ABI_VERSION,
+	.match_max_abi_version = XIW_ABI_VERSION,
+	.match_table = match_table,
+	.alloc_context = alloc_context,
+	.alloc_device = alloc_device,
+	.uninit_device = uninit_device,
+};
+
+[[gnu::constructor]] static void register_driver()
+{
+	verbs_register_driver(&device_ops);
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// queue_pair.hpp - a queue pair: one mapping, a send queue, a receive queue
+#pragma once
+
+#include "mapping.hpp"
+#include "rdma_core.hpp"
+#include "work_queue.hpp"
+
+namespace xiw
+{
+
+class QueuePair
+{
+public:
+	static QueuePair &from(ibv_qp *qp) noexcept
+	{
+		return *reinterpret_cast<QueuePair *>(qp);
+	}
+
+	static ibv_qp *create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept;
+	static int destroy(ibv_qp *qp) noexcept;
+
+	int modify(ibv_qp_attr *attr, int mask) noexcept;
+	int query(ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr) noexcept;
+
+	/* in post.cpp */
+	int post_send(ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
+	int post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;
+
+private:
+	int open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr &attr) noexcept;
+
+	/*
+	 * As libibverbs knows it. The connection manager moves the kernel's queue
+	 * pair on without telling, so no other state can be relied on.
+	 */
+	bool is_reset() const noexcept { return vqp_.qp.state == IBV_QPS_RESET; }
+
+	verbs_qp vqp_ = {};
+	Mapping mapping_;
+	SendQueue sq_;
+	ReceiveQueue rq_;
+};
+
+static_assert(std::is_standard_layout_v<QueuePair>, "starts with its ibv_qp");
+
+} /* namespace xiw */

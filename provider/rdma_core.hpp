@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// rdma_core.hpp - libibverbs' interface for providers, which is C, wrapped once for C++
+#pragma once
+
+#include <atomic>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <rdma/ib_user_verbs.h>
+#include <rdma/xiw-abi.h>
+
+/*
+ * Three headers that driver.h includes are C that is no C++20: kern-abi.h (a
+ * struct without members has size 0 in C and 1 in C++), cmd_ioctl.h
+ * (initialisers out of order) and <stdatomic.h> (nothing from GCC, C's types
+ * from clang). driver.h takes little more from them than names of structs, so
+ * their guards keep them out.
+ */
+#define KERN_ABI_H
+#define __INFINIBAND_VERBS_IOCTL_H
+#define _GLIBCXX_STDATOMIC_H
+using std::atomic_int;
+
+extern "C" {
+#include <ccan/container_of.h>
+#include <infiniband/driver.h>
+}
+
+namespace xiw
+{
+
+/* For enumerators of two lists that have to agree. */
+template <class A, class B>
+consteval bool same_number(A a, B b)
+{
+	return static_cast<long>(a) == static_cast<long>(b);
+}
+
+/*
+ * What libibverbs sends to the kernel, and what comes back. Their core parts
+ * end in flexible arrays, after which C++ lets nothing follow; as nobody but
+ * libibverbs looks into them they are octets here, of the right number.
+ */
+template <class Command, class Core>
+class Request
+{
+public:
+	Command *get() noexcept { return reinterpret_cast<Command *>(octets_); }
+
+private:
+	alignas(8) std::byte octets_[sizeof(ib_uverbs_cmd_hdr) + sizeof(Core)] = {};
+};
+
+template <class Core, class Driver>
+class Answer
+{
+public:
+	Core *get() noexcept { return reinterpret_cast<Core *>(core_); }
+	const Driver &driver() const noexcept { return driver_; }
+
+private:
+	alignas(8) std::byte core_[sizeof(Core)] = {};
+	Driver driver_ = {};
+
+	static_assert(sizeof(Core) % alignof(Driver) == 0, "the two parts must adjoin");
+};
+
+} /* namespace xiw */

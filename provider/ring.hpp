@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// ring.hpp - user side of kernel/ring.h, same names
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/xiw-abi.h>
+
+/*
+ * Process side of the contract that heads xiw-abi.h. All here is called with
+ * the lock of the queue held, so each word of the process has one writer.
+ *
+ * What pairs with what:
+ *
+ *   store of produced, release        acquire load by the kernel
+ *   load of consumed, acquire         release store by the kernel
+ *   full barrier before flags is read full barrier after the kernel set it
+ *   load of gen, acquire              release store by the kernel
+ *   full barrier after arm is stored  full barrier before the kernel reads it
+ *   load of fired, acquire            release store by the kernel
+ */
+namespace xiw
+{
+
+using SharedWord = std::atomic_ref<std::uint32_t>;
+
+/*
+ * WorkRing - fills the slots of a send, receive or shared receive queue
+ *
+ * The own index is the word in the mapping; what was last seen of the kernel's
+ * index is kept here, on another cache line, so that the line to which the
+ * kernel writes is read only when the ring seems full.
+ */
+class WorkRing
+{
+public:
+	WorkRing() = default;
+
+	/* @depth: work requests that may be outstanding, if fewer than slots */
+	WorkRing(xiw_queue_ctl *ctl, std::byte *slots, std::uint32_t entries,
+		 std::uint32_t slot_size, std::uint32_t depth) noexcept
+		: ctl_(ctl), slots_(slots), mask_(entries - 1), slot_size_(slot_size),
+		  depth_(std::min(entries, depth))
+	{
+	}
+
+	/* Slots ever filled and published. */
+	std::uint32_t produced() const noexcept
+	{
+		return SharedWord(ctl_->produced).load(std::memory_order_relaxed);
+	}
+
+	/* True if a slot is free when @produced have been filled. */
+	bool has_room(std::uint32_t produced) noexcept
+	{
+		if (produced - consumed_ < depth_) [[likely]]
+			return true;
+		consumed_ = SharedWord(ctl_->consumed).load(std::memory_order_acquire);
+		return produced - consumed_ < depth_;
+	}
+
+	/* The slot of count @count. */
+	std::byte *slot(std::uint32_t count) const noexcept
+	{
+		return slots_ + static_cast<std::size_t>(count & mask_) * slot_size_;
+	}
+
+	/*
+	 * Shows the kernel all slots before @produced. True if it does not look
+	 * at the ring now and has to be told.
+	 */
+	bool publish(std::uint32_t produced) noexcept
+	{
+		SharedWord(ctl_->produced).store(produced, std::memory_order_release);
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+		return SharedWord(ctl_->flags).load(std::memory_order_relaxed) & XIW_NEED_DOORBELL;
+	}
+
+private:
+	xiw_queue_ctl *ctl_ = nullptr;
+	std::byte *slots_ = nullptr;
+	std::uint32_t mask_ = 0;
+	std::uint32_t slot_size_ = 0;
+	std::uint32_t depth_ = 0;
+	std::uint32_t consumed_ = 0; /* as last seen */
+};
+
+/* CompletionRing - reads and arms a completion queue */
+class CompletionRing
+{
+public:
+	CompletionRing() = default;
+
+	CompletionRing(xiw_cq_ctl *ctl, xiw_cqe *slots, std::uint32_t entries) noexcept
+		: ctl_(ctl), slots_(slots), entries_(entries)
+	{
+	}
+
+	/* The oldest entry that has not been consumed, or nullptr. */
+	const xiw_cqe *peek() const noexcept
+	{
+		xiw_cqe &cqe = slots_[consumed_ & (entries_ - 1)];
+		auto gen = SharedWord(cqe.gen).load(std::memory_order_acquire);
+
+		return gen == xiw_cqe_gen(consumed_, entries_) ? &cqe : nullptr;
+	}
+
+	/* Goes on to the next entry. */
+	void consume() noexcept { consumed_++; }
+
+	/* Gives all consumed entries back to the kernel. */
+	void publish() noexcept
+	{
+		SharedWord(ctl_->consumed).store(consumed_, std::memory_order_release);
+	}
+
+	/*
+	 * Asks for one notification. A request that is still to be answered
+	 * stays as it is if it asks for as much: a solicited one replaces none
+	 * for any completion, and sequence numbers are not used up.
+	 */
+	void arm(bool solicited_only) noexcept
+	{
+		SharedWord arm(ctl_->arm);
+		auto last = arm.load(std::memory_order_relaxed);
+		bool pending = SharedWord(ctl_->fired).load(std::memory_order_acquire) != last;
+
+		if (pending && (solicited_only || !(last & XIW_ARM_SOLICITED)))
+			return;
+
+		auto next = (last & ~XIW_ARM_SOLICITED) + XIW_ARM_STEP;
+		if (solicited_only)
+			next |= XIW_ARM_SOLICITED;
+		arm.store(next, std::memory_order_relaxed);
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+	}
+
+private:
+	xiw_cq_ctl *ctl_ = nullptr;
+	xiw_cqe *slots_ = nullptr;
+	std::uint32_t entries_ = 0;
+	std::uint32_t consumed_ = 0; /* ahead of the shared word within a batch */
+};
+
+} /* namespace xiw */

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// shared_receive.cpp - a shared receive queue: one mapping, one receive queue
+#include "shared_receive.hpp"
+
+#include "object.hpp"
+
+namespace xiw
+{
+
+/* Maps the ring that the kernel made, and puts the queue on it. */
+int SharedReceive::open(const xiw_create_srq_resp &granted, const ibv_srq_attr &attr) noexcept
+{
+	ibv_srq &srq = vsrq_.srq;
+
+	if (int err = mapping_.map(srq.context->cmd_fd, granted.map_key, granted.map_len))
+		return err;
+	queue_.open(WorkRing(mapping_.at<xiw_queue_ctl>(0),
+			     mapping_.at<std::byte>(granted.slots_offset), granted.entries,
+			     granted.slot_size, attr.max_wr),
+		    attr.max_sge);
+	queue_.doorbell().connect(&srq);
+	return 0;
+}
+
+ibv_srq *SharedReceive::create(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
+{
+	Request<struct ibv_create_srq, ib_uverbs_create_srq> request;
+	Answer<ib_uverbs_create_srq_resp, xiw_create_srq_resp> answer;
+
+	auto object = make_object<SharedReceive>();
+	if (!object)
+		return nullptr;
+
+	ibv_srq *srq = &object->vsrq_.srq;
+	if (int err = ibv_cmd_create_srq(pd, srq, attr, request.get(), sizeof(request),
+					 answer.get(), sizeof(answer)))
+		return fail(err);
+	if (int err = object->open(answer.driver(), attr->attr)) {
+		ibv_cmd_destroy_srq(srq);
+		return fail(err);
+	}
+	object.release();
+	return srq;
+}
+
+int SharedReceive::destroy(ibv_srq *srq) noexcept
+{
+	if (int err = ibv_cmd_destroy_srq(srq))
+		return err;
+	delete &from(srq);
+	return 0;
+}
+
+int SharedReceive::modify(ibv_srq_attr *attr, int mask) noexcept
+{
+	Request<struct ibv_modify_srq, ib_uverbs_modify_srq> request;
+
+	return ibv_cmd_modify_srq(&vsrq_.srq, attr, mask, request.get(), sizeof(request));
+}
+
+int SharedReceive::query(ibv_srq_attr *attr) noexcept
+{
+	Request<struct ibv_query_srq, ib_uverbs_query_srq> request;
+
+	return ibv_cmd_query_srq(&vsrq_.srq, attr, request.get(), sizeof(request));
+}
+
+} /* namespace xiw */

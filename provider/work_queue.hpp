@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// work_queue.hpp - the queues that work requests are posted to
+#pragma once
+
+#include <cstdint>
+
+#include "doorbell.hpp"
+#include "lock.hpp"
+#include "ring.hpp"
+
+namespace xiw
+{
+
+/* What a send queue takes, as the kernel granted it. */
+struct SendLimits {
+	std::uint32_t max_sge = 0;
+	std::uint32_t max_inline = 0; /* octets */
+	bool signal_all = false;      /* each request completes with an entry */
+};
+
+class SendQueue
+{
+public:
+	void open(const WorkRing &ring, const SendLimits &limits) noexcept
+	{
+		ring_ = ring;
+		limits_ = limits;
+	}
+
+	Doorbell &doorbell() noexcept { return doorbell_; }
+
+	int post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
+
+private:
+	int check(const ibv_send_wr &wr) const noexcept;
+	int fill(std::uint32_t count, const ibv_send_wr &wr) noexcept;
+
+	Lock lock_;
+	WorkRing ring_;
+	SendLimits limits_;
+	Doorbell doorbell_;
+};
+
+class ReceiveQueue
+{
+public:
+	void open(const WorkRing &ring, std::uint32_t max_sge) noexcept
+	{
+		ring_ = ring;
+		max_sge_ = max_sge;
+	}
+
+	Doorbell &doorbell() noexcept { return doorbell_; }
+
+	int post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;
+
+private:
+	int fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept;
+
+	Lock lock_;
+	WorkRing ring_;
+	std::uint32_t max_sge_ = 0;
+	Doorbell doorbell_;
+};
+
+} /* namespace xiw */
