@@ -184,9 +184,34 @@ kernel_image() {
 		"$guest_dir/make-kernel" "$(kernel_release "$1")"
 }
 
-# build_items: what the build root shows below /opt/xiw, as words NAME=PATH.
+# linux_source SERIES: the tarball of Debian's linux-source, of the very version that the guest boots
+# or, for a series that it does not boot, the newest.
+linux_source() {
+	local package=linux-source-$1 version
+	version=$(kernel_version "$1")
+	echo "$(item "$package" "$version" \
+		"$guest_dir/make-linux-source" "$package${version:+=$version}")/$package.tar.xz"
+}
+
+# linux_parts SERIES: folder with parts of linux-source, among them a built siw.
+linux_parts() {
+	local source
+	source=$(linux_source "$1")
+	item "linux-parts-$1" "$source$(cat "$guest_dir"/{linux.parts,make-linux-parts})" \
+		"$guest_dir/make-linux-parts" "$1" "$source"
+}
+
+# build_items: what the build root shows below /opt/xiw, as words NAME=PATH. XIW_BARE leaves out
+# what only tests and style need.
 build_items() {
+	local series newest
 	echo "rdma-core=$(rdma_core_source)"
+	for series in $(packages "$guest_dir/kernels"); do
+		echo "kernel-$series=$(kernel_image "$series")/modules"
+		[[ ${XIW_BARE:-} ]] || echo "peers-$series=$(linux_parts "$series")/peers"
+		newest=$series
+	done
+	[[ ${XIW_BARE:-} ]] || echo "linux=$(linux_parts "$newest")/linux"
 }
 
 # rdma_core_source: folder with the rdma-core source of the build root's libibverbs.
