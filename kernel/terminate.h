@@ -5,8 +5,7 @@
 
 #include "wire.h"
 
-/**
- * enum xiw_cause - why a stream has to end, found by the innermost check
+/* Why a stream has to end, found by the innermost check.
  *
  * Everything that follows from a cause (errno, Terminate, counter) is a row of
  * xiw_causes[]; a new cause needs a row there and nothing else.
