@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # the themes use what is set here
 # Namespaces, waiting, expectations, KTAP, the final gate: what all themes share.
 #
 #        ns1                                       ns2
@@ -194,11 +194,10 @@ wait_gone() { wait_until "${2:-20}" gone "$1"; }
 
 # --- modules and links ---
 
-# load TYPE: Debian's modprobe knows the module, or it lies where tools/vm put the peers.
+# load TYPE: the module of a link type; ib_uverbs and rdma_ucm make the device files.
 load() {
-	[[ ! -e /sys/module/$1 ]] || return 0
-	modprobe -q -a ib_uverbs rdma_ucm iw_cm libcrc32c || true
-	modprobe -q "$1" || insmod "${XIW_PEERS:-/xiw/peers}/$1.ko"
+	modprobe -q -a ib_uverbs rdma_ucm || true # built in, perhaps
+	[[ -e /sys/module/$1 ]] || modprobe "$1"
 }
 
 # unload TYPE: a module that is built in stays.
@@ -235,9 +234,11 @@ make_namespaces() {
 	done
 }
 
-# make_veth MTU: the pair between the namespaces.
+# make_veth MTU: the pair between the namespaces. Each gets an index that no netdev of the other
+# namespace has: siw listens by index alone.
 make_veth() {
-	ip1 link add veth1 mtu "$1" type veth peer name veth2 mtu "$1" netns "$ns2"
+	ip1 link add veth1 index 101 mtu "$1" type veth \
+		peer name veth2 index 102 mtu "$1" netns "$ns2"
 	ip1 addr add 10.77.0.1/24 dev veth1
 	ip2 addr add 10.77.0.2/24 dev veth2
 	ip1 addr add fd77::1/64 dev veth1 nodad

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # Links come, change and go with their netdevs, and a wrong command says why it is wrong.
 
+# shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
 need jq setpriv ibv_devinfo
 

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# perftest's programs run unmodified: each with each of its options, over each path and family.
+
+# shellcheck source=tests/netns/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+port=18515
+
+# perftest TOOL OPTION...: server and client over the path in use. -F: the guest's CPU clock is
+# what it is.
+perftest() {
+	local tool=$1 options=(-R -F -p "$port" "${@:2}")
+	[[ $family == 4 ]] || options+=(--ipv6-addr)
+	serve "$server_ns" "$port" "$tool" -d "$server_dev" "${options[@]}"
+	n1 "$tool" -d "$client_dev" "${options[@]}" "$addr"
+	served
+}
+
+# claim PATH FAMILY TOOL OPTION...
+claim() {
+	use_path "$1" "$2"
+	port=$((port + 1))
+	stage "${*:3} over $1, IPv$2" perftest "${@:3}"
+}
+
+# Each line is a path, a family, a program and its options. -a goes from 2 to 8388608 octets.
+claims=$(cat <<-'END'
+	veth-1500	4	ib_write_bw	-n 5 -a
+	veth-1500	4	ib_read_bw	-n 5 -a
+	veth-1500	4	ib_send_bw	-n 5 -a
+	veth-1500	4	ib_write_lat	-n 5 -a
+	veth-1500	4	ib_read_lat	-n 5 -a
+	veth-1500	4	ib_send_lat	-n 5 -a
+	veth-1500	4	ib_send_bw	-n 500 --use-srq -r 64
+	veth-1500	6	ib_write_bw	-n 500 -q 8
+	veth-1500	6	ib_read_bw	-n 200 -q 8
+	veth-1500	6	ib_send_bw	-n 200 -q 8
+	veth-1500	6	ib_write_lat	-n 1000
+	veth-1500	6	ib_send_lat	-n 1000 --use-srq -r 64
+	veth-9000	4	ib_write_bw	-n 500 -b
+	veth-9000	4	ib_read_bw	-n 200 -b
+	veth-9000	4	ib_send_bw	-n 200 -b
+	veth-9000	4	ib_send_bw	-n 200 -b --use-srq -r 64 -q 2
+	veth-9000	6	ib_write_bw	-n 500 -e
+	veth-9000	6	ib_read_bw	-n 200 -e
+	veth-9000	6	ib_send_bw	-n 200 -e
+	veth-9000	6	ib_read_lat	-n 200 -e
+	veth-9000	6	ib_send_lat	-n 200 -e
+	dummy		4	ib_write_bw	-n 500
+	dummy		4	ib_read_bw	-n 500 -q 8
+	dummy		4	ib_send_bw	-n 500 --use-srq -r 64 -q 8
+	dummy		6	ib_write_bw	-n 500 -b -q 8
+	dummy		6	ib_read_lat	-n 500
+	dummy		6	ib_send_bw	-n 500 -b -e
+	lo		4	ib_write_bw	-n 500
+	lo		4	ib_read_bw	-n 500
+	lo		4	ib_send_bw	-n 500
+	lo		4	ib_write_lat	-n 500
+	lo		4	ib_read_lat	-n 500 -e
+	lo		4	ib_send_lat	-n 500 --use-srq -r 64
+	lo		6	ib_write_bw	-n 500 -e
+	lo		6	ib_read_bw	-n 500 -e
+	lo		6	ib_send_bw	-n 500 --use-srq -r 64
+	END
+)
+
+need ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat
+plan "$(wc -l <<<"$claims")"
+last=
+while read -r path family tool options; do
+	if [[ $path != "$last" ]]; then
+		[[ ! $last ]] || setup remove_path "$last"
+		setup make_path "$path"
+		last=$path
+	fi
+	# shellcheck disable=SC2086 # the options are words
+	claim "$path" "$family" "$tool" $options
+done <<<"$claims"
+finish

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* A program of cases: "PROGRAM --list" prints their claims, "PROGRAM ADDRESS CLAIM" proves one. */
+#pragma once
+
+#include <exception>
+#include <iostream>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace cases
+{
+
+struct Case {
+	std::string_view claim;
+	void (*prove)(const std::string &address);	/* throws if it does not hold */
+};
+
+/* Status of main, in kselftest's numbers. */
+inline int run(std::span<const Case> all, int argc, char **argv)
+{
+	std::span arguments(argv, static_cast<std::size_t>(argc));
+
+	if (argc == 2 && std::string_view(arguments[1]) == "--list") {
+		for (const Case &one : all)
+			std::cout << one.claim << '\n';
+		return 0;
+	}
+	for (const Case &one : all) {
+		if (argc != 3 || one.claim != arguments[2])
+			continue;
+		try {
+			one.prove(arguments[1]);
+			return 0;
+		} catch (const std::exception &error) {
+			std::cout << error.what() << '\n';
+			return 1;
+		}
+	}
+	std::cerr << "usage: " << arguments[0] << " --list | ADDRESS CLAIM\n";
+	return 2;
+}
+
+} /* namespace cases */

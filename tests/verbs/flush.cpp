@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* When a connection ends, each posted request completes exactly once, in order. */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <format>
+
+using namespace rdma;
+
+namespace
+{
+
+constexpr unsigned int count = 40;
+
+void post_receives(End &end, const Buffer &buffer)
+{
+	for (unsigned int i = 0; i < count; i++)
+		end.receive(buffer.sge(0, 64), 100 + i);
+}
+
+void expect_receives_flushed(End &end, unsigned int first = 0, Where where = Where::current())
+{
+	for (unsigned int i = first; i < count; i++)
+		expect_completion(end.recv_cq(), IBV_WC_WR_FLUSH_ERR, 100 + i, where);
+	expect_no_completion(end.recv_cq(), 50, where);
+}
+
+void move_to_error(End &end)
+{
+	ibv_qp_attr attr = {};
+
+	attr.qp_state = IBV_QPS_ERR;
+	if (int err = ibv_modify_qp(end.qp(), &attr, IBV_QP_STATE))
+		fail("ibv_modify_qp", err);
+}
+
+void after_disconnect(const std::string &address)
+{
+	Pair pair(address);
+	Buffer a_buffer(pair.a().pd(), 4096), b_buffer(pair.b().pd(), 4096);
+
+	post_receives(pair.a(), a_buffer);
+	post_receives(pair.b(), b_buffer);
+	require(!rdma_disconnect(pair.a().id()), "disconnect");
+	pair.expect_disconnect();
+	expect_receives_flushed(pair.a());
+	expect_receives_flushed(pair.b());
+}
+
+void after_modify(const std::string &address)
+{
+	Pair pair(address);
+	Buffer a_buffer(pair.a().pd(), 4096), b_buffer(pair.b().pd(), 4096);
+
+	post_receives(pair.a(), a_buffer);
+	post_receives(pair.b(), b_buffer);
+	move_to_error(pair.a());
+	pair.expect_disconnect();
+	expect_receives_flushed(pair.a());
+	expect_receives_flushed(pair.b());
+}
+
+/* Receives that were used are not flushed, those that were not are. */
+void after_some_were_used(const std::string &address)
+{
+	Pair pair(address);
+	Buffer a_buffer(pair.a().pd(), 4096), b_buffer(pair.b().pd(), 4096);
+
+	post_receives(pair.b(), b_buffer);
+	for (unsigned int i = 0; i < 7; i++)
+		pair.a().send(a_buffer.sge(0, 64), i);
+	for (unsigned int i = 0; i < 7; i++) {
+		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 100 + i);
+	}
+	require(!rdma_disconnect(pair.b().id()), "disconnect");
+	pair.expect_disconnect();
+	expect_receives_flushed(pair.b(), 7);
+}
+
+/* The culprit comes first, and it alone says what was wrong. Requests that asked for no
+ * completion are flushed with one, too.
+ */
+void behind_the_culprit(const std::string &address)
+{
+	Pair pair(address);
+	Buffer from(pair.a().pd(), 4096), to(pair.b().pd(), 4096);
+	ibv_sge good = from.sge(0, 64), bad = good;
+	ibv_send_wr wrs[count] = {};
+
+	bad.lkey ^= 1;
+	for (unsigned int i = 0; i < count; i++) {
+		wrs[i].wr_id = i;
+		wrs[i].next = i + 1 < count ? &wrs[i + 1] : nullptr;
+		wrs[i].sg_list = i == 10 ? &bad : &good;
+		wrs[i].num_sge = 1;
+		wrs[i].opcode = IBV_WR_RDMA_WRITE;
+		wrs[i].send_flags = i <= 10 || i % 2 ? IBV_SEND_SIGNALED : 0;
+		wrs[i].wr.rdma = { to.address(), to.mr()->rkey };
+	}
+	require(!pair.a().post(wrs[0]), "the list is taken");
+	for (unsigned int i = 0; i < 10; i++)
+		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+	expect_completion(pair.a().send_cq(), IBV_WC_LOC_PROT_ERR, 10);
+	for (unsigned int i = 11; i < count; i++)
+		expect_completion(pair.a().send_cq(), IBV_WC_WR_FLUSH_ERR, i);
+	expect_no_completion(pair.a().send_cq());
+	pair.expect_disconnect();
+}
+
+/* Reads wait for their responses: they are under way when the peer goes. */
+void outstanding_reads(const std::string &address)
+{
+	constexpr std::uint32_t size = 1 << 20;
+	Pair pair(address);
+	Buffer into(pair.a().pd(), size), from(pair.b().pd(), size);
+	bool failed = false;
+
+	for (unsigned int i = 0; i < count; i++)
+		pair.a().read(into.sge(0, size), from.address(), from.mr()->rkey, i);
+	move_to_error(pair.b());
+	for (unsigned int i = 0; i < count; i++) {
+		ibv_wc wc = next_completion(pair.a().send_cq());
+
+		require(wc.wr_id == i, std::format("read {} completes next, not {}", i, wc.wr_id));
+		require(!failed || wc.status != IBV_WC_SUCCESS, "no success after a failure");
+		failed = wc.status != IBV_WC_SUCCESS;
+	}
+	require(failed, "the peer went before all reads were done");
+	expect_no_completion(pair.a().send_cq());
+	pair.expect_disconnect();
+}
+
+/* What is posted to a QP in error is flushed, or refused: it is never taken and forgotten. */
+void posted_in_error(const std::string &address)
+{
+	Pair pair(address);
+	Buffer buffer(pair.a().pd(), 4096);
+	ibv_sge sge = buffer.sge(0, 64);
+	ibv_send_wr send = {};
+	ibv_recv_wr receive = { 2, nullptr, &sge, 1 };
+
+	send.wr_id = 1;
+	send.sg_list = &sge;
+	send.num_sge = 1;
+	send.opcode = IBV_WR_SEND;
+	move_to_error(pair.a());
+	pair.expect_disconnect();
+	if (!pair.a().post(send))
+		expect_completion(pair.a().send_cq(), IBV_WC_WR_FLUSH_ERR, 1);
+	if (!pair.a().post(receive))
+		expect_completion(pair.a().recv_cq(), IBV_WC_WR_FLUSH_ERR, 2);
+	expect_no_completion(pair.a().send_cq(), 50);
+	expect_no_completion(pair.a().recv_cq(), 50);
+}
+
+/* A flushed completion names the QP that it is of. */
+void names_the_qp(const std::string &address)
+{
+	Pair pair(address);
+	Buffer buffer(pair.a().pd(), 4096);
+
+	pair.a().receive(buffer.sge(0, 64), 3);
+	move_to_error(pair.a());
+
+	ibv_wc wc = expect_completion(pair.a().recv_cq(), IBV_WC_WR_FLUSH_ERR, 3);
+
+	require(wc.qp_num == pair.a().qp()->qp_num, "the completion has the number of its QP");
+}
+
+/* Completions leave in the order of submission, whatever is done first on the wire. */
+void order_of_read_and_send(const std::string &address)
+{
+	constexpr std::uint32_t size = 1 << 20;
+	Pair pair(address);
+	Buffer into(pair.a().pd(), size), from(pair.b().pd(), size);
+
+	from.fill(3);
+	pair.b().receive(from.sge(0, 64), 9);
+	pair.a().read(into.sge(64, size - 64), from.address() + 64, from.mr()->rkey, 1);
+	pair.a().send(into.sge(0, 64), 2);
+	pair.a().write(into.sge(0, 64), from.address(), from.mr()->rkey, 3);
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
+	require(into.holds(3, 64, size - 64), "the read has all its data when it completes");
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 2);
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 3);
+	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 9);
+}
+
+const cases::Case all[] = {
+	{ "receives are flushed after a disconnect", after_disconnect },
+	{ "receives are flushed after a move to error", after_modify },
+	{ "only what was not used is flushed", after_some_were_used },
+	{ "requests behind a bad one are flushed in order", behind_the_culprit },
+	{ "outstanding reads fail when the peer goes", outstanding_reads },
+	{ "a post to a QP in error is not forgotten", posted_in_error },
+	{ "a flushed completion names its QP", names_the_qp },
+	{ "a send does not complete before an earlier read", order_of_read_and_send },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Owners of verbs and connection objects, and two connected ends in one process. */
+#include "rdma.hpp"
+
+#include <netdb.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <format>
+#include <stdexcept>
+
+namespace rdma
+{
+
+using Clock = std::chrono::steady_clock;
+
+void fail(const std::string &what, int err, Where where)
+{
+	std::string reason = err ? std::format(": {}", std::strerror(err)) : "";
+
+	throw std::runtime_error(
+		std::format("{}:{}: {}{}", where.file_name(), where.line(), what, reason));
+}
+
+void require(bool claim, const std::string &what, Where where)
+{
+	if (!claim)
+		fail(what, 0, where);
+}
+
+void DestroyId::operator()(rdma_cm_id *id) const
+{
+	if (id->qp)
+		rdma_destroy_qp(id);
+	rdma_destroy_id(id);
+}
+
+bool wait_readable(int fd, int timeout_ms)
+{
+	pollfd poll_fd = { fd, POLLIN, 0 };
+
+	return poll(&poll_fd, 1, timeout_ms) == 1;
+}
+
+Event next_event(rdma_event_channel *channel, int timeout_ms)
+{
+	rdma_cm_event *event;
+	Event answer;
+
+	if (!wait_readable(channel->fd, timeout_ms))
+		return answer;
+	if (rdma_get_cm_event(channel, &event))
+		fail("rdma_get_cm_event", errno);
+	answer.type = event->event;
+	answer.status = event->status;
+	answer.id = event->id;
+	if (auto *data = static_cast<const std::uint8_t *>(event->param.conn.private_data))
+		answer.private_data.assign(data, data + event->param.conn.private_data_len);
+	rdma_ack_cm_event(event);
+	return answer;
+}
+
+Event expect_event(rdma_event_channel *channel, rdma_cm_event_type type, int timeout_ms,
+		   Where where)
+{
+	Event event = next_event(channel, timeout_ms);
+
+	if (event.type < 0)
+		fail(std::format("no {} in {} ms", rdma_event_str(type), timeout_ms), 0, where);
+	if (event.type != type)
+		fail(std::format("{} with status {} instead of {}",
+				 rdma_event_str(static_cast<rdma_cm_event_type>(event.type)),
+				 event.status, rdma_event_str(type)),
+		     0, where);
+	return event;
+}
+
+Buffer::Buffer(ibv_pd *pd, std::size_t size, int access)
+	: memory_(static_cast<std::uint8_t *>(std::aligned_alloc(4096, (size + 4095) / 4096 * 4096))),
+	  size_(size)
+{
+	std::ranges::fill(bytes(), 0);
+	mr_.reset(ibv_reg_mr(pd, memory_.get(), size, access));
+	if (!mr_)
+		fail("ibv_reg_mr", errno);
+}
+
+void Buffer::fill(std::uint32_t seed)
+{
+	for (std::size_t place = 0; place < size_; place++)
+		memory_.get()[place] = pattern(seed, place);
+}
+
+bool Buffer::holds(std::uint32_t seed, std::size_t offset, std::size_t length) const
+{
+	for (std::size_t place = offset; place < offset + length; place++)
+		if (memory_.get()[place] != pattern(seed, place))
+			return false;
+	return true;
+}
+
+bool Buffer::is_zero() const
+{
+	return std::all_of(memory_.get(), memory_.get() + size_, [](auto octet) { return !octet; });
+}
+
+End::End(Id id, const QpOptions &options, ibv_pd *shared_pd) : pd_(shared_pd)
+{
+	if (!pd_) {
+		own_pd_.reset(ibv_alloc_pd(id->verbs));
+		pd_ = own_pd_.get();
+	}
+	if (options.notify)
+		channel_.reset(ibv_create_comp_channel(id->verbs));
+	send_cq_.reset(
+		ibv_create_cq(id->verbs, options.cq_entries, nullptr, channel_.get(), 0));
+	recv_cq_.reset(
+		ibv_create_cq(id->verbs, options.cq_entries, nullptr, channel_.get(), 0));
+	if (!pd_ || !send_cq_ || !recv_cq_)
+		fail("cannot create PD or CQ", errno);
+
+	ibv_qp_init_attr attr = {};
+
+	attr.send_cq = send_cq_.get();
+	attr.recv_cq = recv_cq_.get();
+	attr.srq = options.srq;
+	attr.cap = { options.send_wr, options.srq ? 0 : options.recv_wr, options.send_sge,
+		     options.srq ? 0 : options.recv_sge, options.inline_data };
+	attr.qp_type = IBV_QPT_RC;
+	attr.sq_sig_all = options.all_signaled;
+	if (rdma_create_qp(id.get(), pd_, &attr))
+		fail("rdma_create_qp", errno);
+	cap_ = attr.cap;
+	id_ = std::move(id);
+}
+
+ibv_qp_state End::state() const
+{
+	ibv_qp_init_attr init;
+	ibv_qp_attr attr;
+	int err = ibv_query_qp(qp(), &attr, IBV_QP_STATE, &init);
+
+	if (err)
+		fail("ibv_query_qp", err);
+	return attr.qp_state;
+}
+
+int End::post(ibv_send_wr &wr, ibv_send_wr **bad)
+{
+	ibv_send_wr *ignored;
+
+	return ibv_post_send(qp(), &wr, bad ? bad : &ignored);
+}
+
+int End::post(ibv_recv_wr &wr, ibv_recv_wr **bad)
+{
+	ibv_recv_wr *ignored;
+
+	return ibv_post_recv(qp(), &wr, bad ? bad : &ignored);
+}
+
+void End::post_rdma(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t remote, std::uint32_t rkey,
+		    std::uint64_t wr_id)
+{
+	ibv_send_wr wr = {};
+
+	wr.wr_id = wr_id;
+	wr.sg_list = &local;
+	wr.num_sge = 1;
+	wr.opcode = opcode;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.wr.rdma = { remote, rkey };
+	if (int err = post(wr))
+		fail("ibv_post_send", err);
+}
+
+void End::write(ibv_sge from, std::uint64_t to, std::uint32_t rkey, std::uint64_t wr_id)
+{
+	post_rdma(IBV_WR_RDMA_WRITE, from, to, rkey, wr_id);
+}
+
+void End::read(ibv_sge into, std::uint64_t from, std::uint32_t rkey, std::uint64_t wr_id)
+{
+	post_rdma(IBV_WR_RDMA_READ, into, from, rkey, wr_id);
+}
+
+void End::send(ibv_sge from, std::uint64_t wr_id, unsigned int flags)
+{
+	ibv_send_wr wr = {};
+
+	wr.wr_id = wr_id;
+	wr.sg_list = &from;
+	wr.num_sge = 1;
+	wr.opcode = IBV_WR_SEND;
+	wr.send_flags = flags;
+	if (int err = post(wr))
+		fail("ibv_post_send", err);
+}
+
+void End::receive(ibv_sge into, std::uint64_t wr_id)
+{
+	ibv_recv_wr wr = { wr_id, nullptr, &into, 1 };
+
+	if (int err = post(wr))
+		fail("ibv_post_recv", err);
+}
+
+static std::optional<ibv_wc> poll_until(ibv_cq *cq, int timeout_ms)
+{
+	auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+	ibv_wc wc = {};
+
+	do {
+		int count = ibv_poll_cq(cq, 1, &wc);
+
+		if (count < 0)
+			fail("ibv_poll_cq", -count);
+		if (count)
+			return wc;
+	} while (Clock::now() < deadline);
+	return std::nullopt;
+}
+
+ibv_wc next_completion(ibv_cq *cq, int timeout_ms, Where where)
+{
+	auto wc = poll_until(cq, timeout_ms);
+
+	if (!wc)
+		fail(std::format("no completion in {} ms", timeout_ms), 0, where);
+	return *wc;
+}
+
+ibv_wc expect_completion(ibv_cq *cq, ibv_wc_status status, std::uint64_t wr_id, Where where)
+{
+	ibv_wc wc = next_completion(cq, 10000, where);
+
+	if (wc.status != status || wc.wr_id != wr_id)
+		fail(std::format("completion {} \"{}\" instead of {} \"{}\"", wc.wr_id,
+				 ibv_wc_status_str(wc.status), wr_id, ibv_wc_status_str(status)),
+		     0, where);
+	return wc;
+}
+
+void expect_no_completion(ibv_cq *cq, int time_ms, Where where)
+{
+	auto wc = poll_until(cq, time_ms);
+
+	if (wc)
+		fail(std::format("completion {} \"{}\" where none is due", wc->wr_id,
+				 ibv_wc_status_str(wc->status)),
+		     0, where);
+}
+
+static Id create_id(rdma_event_channel *channel)
+{
+	rdma_cm_id *id;
+
+	if (rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP))
+		fail("rdma_create_id", errno);
+	return Id(id);
+}
+
+static EventChannel create_channel()
+{
+	EventChannel channel(rdma_create_event_channel());
+
+	if (!channel)
+		fail("rdma_create_event_channel", errno);
+	return channel;
+}
+
+/* A numeric address with a port. */
+static sockaddr_storage parse_address(const std::string &address, std::uint16_t port)
+{
+	addrinfo hints = {};
+	addrinfo *info;
+	sockaddr_storage parsed = {};
+
+	hints.ai_flags = AI_NUMERICHOST;
+	if (int err = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &info))
+		fail(std::format("{}: {}", address, gai_strerror(err)));
+	std::memcpy(&parsed, info->ai_addr, info->ai_addrlen);
+	freeaddrinfo(info);
+	return parsed;
+}
+
+Listener::Listener(const std::string &address, std::uint16_t port, int backlog)
+	: channel_(create_channel()), id_(create_id(channel_.get()))
+{
+	sockaddr_storage at = parse_address(address, port);
+
+	if (rdma_bind_addr(id_.get(), reinterpret_cast<sockaddr *>(&at)))
+		fail("rdma_bind_addr", errno);
+	if (rdma_listen(id_.get(), backlog))
+		fail("rdma_listen", errno);
+}
+
+Id Listener::next_request(int timeout_ms)
+{
+	return Id(expect_event(channel_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, timeout_ms).id);
+}
+
+Id resolve(rdma_event_channel *channel, const sockaddr *to)
+{
+	Id id = create_id(channel);
+
+	if (rdma_resolve_addr(id.get(), nullptr, const_cast<sockaddr *>(to), 5000))
+		fail("rdma_resolve_addr", errno);
+	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	if (rdma_resolve_route(id.get(), 5000))
+		fail("rdma_resolve_route", errno);
+	expect_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	return id;
+}
+
+Id resolve(rdma_event_channel *channel, const std::string &address, std::uint16_t port)
+{
+	sockaddr_storage to = parse_address(address, port);
+
+	return resolve(channel, reinterpret_cast<sockaddr *>(&to));
+}
+
+rdma_conn_param connection_parameters(std::span<const std::uint8_t> private_data)
+{
+	rdma_conn_param parameters = {};
+
+	parameters.private_data = private_data.data();
+	parameters.private_data_len = static_cast<std::uint8_t>(private_data.size());
+	parameters.responder_resources = 16;
+	parameters.initiator_depth = 16;
+	parameters.retry_count = 7;
+	parameters.rnr_retry_count = 7;
+	return parameters;
+}
+
+Pair::Pair(const std::string &address, const QpOptions &options) : Pair(address, options, options)
+{
+}
+
+Pair::Pair(const std::string &address, const QpOptions &a, const QpOptions &b)
+	: listener_(address), a_channel_(create_channel())
+{
+	rdma_conn_param parameters = connection_parameters();
+
+	a_.emplace(resolve(a_channel_.get(), listener_.address()), a);
+	if (rdma_connect(a_->id(), &parameters))
+		fail("rdma_connect", errno);
+	b_.emplace(listener_.next_request(), b, b.srq ? b.srq->pd : nullptr);
+	if (rdma_accept(b_->id(), &parameters))
+		fail("rdma_accept", errno);
+	expect_event(a_channel(), RDMA_CM_EVENT_ESTABLISHED);
+	expect_event(b_channel(), RDMA_CM_EVENT_ESTABLISHED);
+}
+
+void Pair::expect_disconnect(Where where)
+{
+	expect_event(a_channel(), RDMA_CM_EVENT_DISCONNECTED, 10000, where);
+	expect_event(b_channel(), RDMA_CM_EVENT_DISCONNECTED, 10000, where);
+}
+
+void Pair::expect_alive(Where where)
+{
+	Buffer from(a().pd(), 512), to(b().pd(), 512), back(a().pd(), 512);
+
+	from.fill(77);
+	a().write(from.sge(0, 512), to.address(), to.mr()->rkey, 7001);
+	a().read(back.sge(0, 512), to.address(), to.mr()->rkey, 7002);
+	expect_completion(a().send_cq(), IBV_WC_SUCCESS, 7001, where);
+	expect_completion(a().send_cq(), IBV_WC_SUCCESS, 7002, where);
+	require(to.holds(77, 0, 512) && back.holds(77, 0, 512), "the data arrived", where);
+}
+
+} /* namespace rdma */

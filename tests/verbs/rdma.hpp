@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Owners of verbs and connection objects, and two connected ends in one process. */
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rdma
+{
+
+using Where = std::source_location;
+
+/* Throws with errno or err, and with the caller's line. */
+[[noreturn]] void fail(const std::string &what, int err = 0, Where where = Where::current());
+
+/* Throws unless claim holds. */
+void require(bool claim, const std::string &what, Where where = Where::current());
+
+template <auto destroy> struct Destroy {
+	void operator()(auto *object) const { destroy(object); }
+};
+
+template <typename Object, auto destroy>
+using Owner = std::unique_ptr<Object, Destroy<destroy>>;
+
+using Pd = Owner<ibv_pd, ibv_dealloc_pd>;
+using Cq = Owner<ibv_cq, ibv_destroy_cq>;
+using Srq = Owner<ibv_srq, ibv_destroy_srq>;
+using Mr = Owner<ibv_mr, ibv_dereg_mr>;
+using CompletionChannel = Owner<ibv_comp_channel, ibv_destroy_comp_channel>;
+using EventChannel = Owner<rdma_event_channel, rdma_destroy_event_channel>;
+
+/* An rdma_cm_id with the QP that belongs to it. */
+struct DestroyId {
+	void operator()(rdma_cm_id *id) const;
+};
+using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
+
+/* Waits for poll() to report input. False after the deadline. */
+bool wait_readable(int fd, int timeout_ms);
+
+/* What the next event is within the deadline, already acknowledged; -1 if there is none. A
+ * connect request comes with its new id and the private data of the peer.
+ */
+struct Event {
+	int type = -1;
+	int status = 0;
+	rdma_cm_id *id = nullptr;
+	std::vector<std::uint8_t> private_data;
+};
+Event next_event(rdma_event_channel *channel, int timeout_ms = 10000);
+
+/* The next event, which has to be of this type. */
+Event expect_event(rdma_event_channel *channel, rdma_cm_event_type type, int timeout_ms = 10000,
+		   Where where = Where::current());
+
+/* Registered octets. */
+class Buffer {
+public:
+	static constexpr int all_rights =
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+
+	Buffer(ibv_pd *pd, std::size_t size, int access = all_rights);
+
+	std::span<std::uint8_t> bytes() { return { memory_.get(), size_ }; }
+	std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(memory_.get()); }
+	ibv_mr *mr() const { return mr_.get(); }
+	ibv_sge sge(std::size_t offset, std::uint32_t length) const
+	{
+		return { address() + offset, length, mr_->lkey };
+	}
+
+	/* Fills all with what only this seed gives, and tells whether it is still there. */
+	void fill(std::uint32_t seed);
+	bool holds(std::uint32_t seed, std::size_t offset, std::size_t length) const;
+	bool is_zero() const;
+
+private:
+	struct Free {
+		void operator()(std::uint8_t *memory) const { std::free(memory); }
+	};
+	std::unique_ptr<std::uint8_t, Free> memory_;
+	std::size_t size_;
+	Mr mr_;
+};
+
+/* The octet at a place of a pattern: every octet depends on its place and on the seed. */
+constexpr std::uint8_t pattern(std::uint32_t seed, std::size_t place)
+{
+	std::uint64_t x = (place + 1) * 0x9e3779b97f4a7c15 + seed * 0xd1b54a32d192ed03;
+
+	return static_cast<std::uint8_t>((x ^ x >> 29) * 0xbf58476d1ce4e5b9 >> 56);
+}
+
+struct QpOptions {
+	std::uint32_t send_wr = 64;
+	std::uint32_t recv_wr = 64;
+	std::uint32_t send_sge = 4;
+	std::uint32_t recv_sge = 4;
+	std::uint32_t inline_data = 64;
+	int cq_entries = 256;
+	bool all_signaled = false;
+	ibv_srq *srq = nullptr;
+	bool notify = false;	/* completions go through a channel */
+};
+
+/* One end: an id with its PD, CQs and QP. */
+class End {
+public:
+	End(Id id, const QpOptions &options, ibv_pd *shared_pd = nullptr);
+
+	rdma_cm_id *id() const { return id_.get(); }
+	ibv_qp *qp() const { return id_->qp; }
+	ibv_pd *pd() const { return pd_; }
+	ibv_cq *send_cq() const { return send_cq_.get(); }
+	ibv_cq *recv_cq() const { return recv_cq_.get(); }
+	ibv_comp_channel *channel() const { return channel_.get(); }
+	const ibv_qp_cap &cap() const { return cap_; }
+	ibv_qp_state state() const;
+
+	/* errno of the post, 0 if it was taken */
+	int post(ibv_send_wr &wr, ibv_send_wr **bad = nullptr);
+	int post(ibv_recv_wr &wr, ibv_recv_wr **bad = nullptr);
+
+	/* One work request with one SGE, which has to be taken. */
+	void write(ibv_sge from, std::uint64_t to, std::uint32_t rkey, std::uint64_t wr_id = 0);
+	void read(ibv_sge into, std::uint64_t from, std::uint32_t rkey, std::uint64_t wr_id = 0);
+	void send(ibv_sge from, std::uint64_t wr_id = 0, unsigned int flags = IBV_SEND_SIGNALED);
+	void receive(ibv_sge into, std::uint64_t wr_id = 0);
+
+private:
+	void post_rdma(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t remote,
+		       std::uint32_t rkey, std::uint64_t wr_id);
+
+	/* in the order of creation: what comes later refers to what comes before */
+	Pd own_pd_;
+	ibv_pd *pd_;
+	CompletionChannel channel_;
+	Cq send_cq_;
+	Cq recv_cq_;
+	Id id_;
+	ibv_qp_cap cap_ = {};
+};
+
+/* The next completion of a queue; fails after the deadline. */
+ibv_wc next_completion(ibv_cq *cq, int timeout_ms = 10000, Where where = Where::current());
+
+/* The next completion, which has to be this one. */
+ibv_wc expect_completion(ibv_cq *cq, ibv_wc_status status, std::uint64_t wr_id,
+			 Where where = Where::current());
+
+/* No completion within the time: for what must not come twice. */
+void expect_no_completion(ibv_cq *cq, int time_ms = 100, Where where = Where::current());
+
+/* A listener at an address with a free port of its own choice, or with the port given. */
+class Listener {
+public:
+	explicit Listener(const std::string &address, std::uint16_t port = 0, int backlog = 128);
+
+	rdma_event_channel *channel() const { return channel_.get(); }
+	const sockaddr *address() const { return rdma_get_local_addr(id_.get()); }
+	Id next_request(int timeout_ms = 10000);
+
+private:
+	EventChannel channel_;
+	Id id_;
+};
+
+/* An id on its way to a peer: address and route are resolved. */
+Id resolve(rdma_event_channel *channel, const sockaddr *to);
+Id resolve(rdma_event_channel *channel, const std::string &address, std::uint16_t port);
+
+rdma_conn_param connection_parameters(std::span<const std::uint8_t> private_data = {});
+
+/* Two connected ends in one process: a has called, b has answered. */
+class Pair {
+public:
+	explicit Pair(const std::string &address, const QpOptions &options = {});
+	Pair(const std::string &address, const QpOptions &a, const QpOptions &b);
+
+	End &a() { return *a_; }
+	End &b() { return *b_; }
+	rdma_event_channel *a_channel() const { return a_channel_.get(); }
+	rdma_event_channel *b_channel() const { return listener_.channel(); }
+
+	/* Both ends are told within the deadline that the connection has ended. */
+	void expect_disconnect(Where where = Where::current());
+	/* a writes, b has it: both ends still work */
+	void expect_alive(Where where = Where::current());
+
+private:
+	Listener listener_;
+	EventChannel a_channel_;
+	std::optional<End> a_;
+	std::optional<End> b_;
+};
+
+} /* namespace rdma */
