@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* rdma/ib_verbs.h - network namespaces, port states and DMA handles for older kernels */
+#ifndef XIW_COMPAT_RDMA_IB_VERBS_H
+#define XIW_COMPAT_RDMA_IB_VERBS_H
+
+#include_next <rdma/ib_verbs.h>
+#include <linux/netdevice.h>
+#include <linux/version.h>
+
+#ifndef ib_alloc_device_with_net	/* Linux 6.17; before it all devices start in init_net */
+#define ib_alloc_device_with_net(type, member, net) \
+	((void)(net), ib_alloc_device(type, member))
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
+static inline enum ib_port_state ib_get_curr_port_state(struct net_device *netdev)
+{
+	return netif_running(netdev) && netif_carrier_ok(netdev) ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+}
+
+/* For devices with one port. The cache follows when the core handles the event. */
+static inline void ib_dispatch_port_state_event(struct ib_device *ibdev, struct net_device *netdev)
+{
+	enum ib_port_state state = ib_get_curr_port_state(netdev);
+	struct ib_event event = {
+		.device = ibdev,
+		.event = state == IB_PORT_ACTIVE ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+		.element.port_num = 1,
+	};
+	enum ib_port_state known;
+
+	read_lock_irq(&ibdev->cache_lock);
+	known = ibdev->port_data[1].cache.port_state;
+	read_unlock_irq(&ibdev->cache_lock);
+	if (known != state)
+		ib_dispatch_event(&event);
+}
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
+struct ib_dmah;
+
+/*
+ * The operation reg_user_mr() got a parameter. Where our function for it is declared and where
+ * it is defined, this takes the parameter away again.
+ */
+#define xiw_mr_reg_user(pd, start, len, iova, access, dmah, udata) \
+	xiw_mr_reg_user(pd, start, len, iova, access, udata)
+#endif
+
+#endif /* XIW_COMPAT_RDMA_IB_VERBS_H */
