@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* mem.h - STags, registered regions, and who may touch which octets */
+#ifndef XIW_MEM_H
+#define XIW_MEM_H
+
+#include <linux/completion.h>
+#include <linux/refcount.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+
+#include "device.h"
+
+/**
+ * struct xiw_mr - registered memory
+ * @ibmr: what the core sees; lkey and rkey are the STag
+ * @ref: one for the registration, one for each access under way
+ * @unused: completed by the last put
+ * @rcu: lookups may still see it for a grace period
+ * @stag: random sparse index in the upper 24 bits, key octet below (RFC 5040 section 8.1.1)
+ * @valid: accesses are allowed; false before a fast registration and after an invalidation
+ * @access: enum ib_access_flags
+ * @iova: first address
+ * @length: octets
+ * @all_memory: a DMA region: any kernel address, no bounds
+ * @umem: pinned memory of a user region
+ * @block_shift: log2 of the size of a block
+ * @blocks: kernel addresses of blocks; the first one holds @iova
+ * @staged: fast registration: blocks that xiw_mr_map_sg() got; accesses see them only when a
+ *	registration request has made them @blocks
+ * @num_staged: used ones of @staged
+ * @max_blocks: room in @blocks and @staged
+ */
+struct xiw_mr {
+	struct ib_mr		ibmr;
+	refcount_t		ref;
+	struct completion	unused;
+	struct rcu_head		rcu;
+
+	u32			stag;
+	bool			valid;
+	int			access;
+	u64			iova;
+	u64			length;
+	bool			all_memory;
+
+	struct ib_umem		*umem;
+	u8			block_shift;
+	u64			*blocks;
+	u64			*staged;
+	u32			num_staged;
+	u32			max_blocks;
+};
+
+static inline struct xiw_mr *to_xiw_mr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct xiw_mr, ibmr);
+}
+
+/* Why an access is refused; the caller turns it into its operation's enum xiw_cause. */
+enum xiw_mem_fault {
+	XIW_MEM_OK = 0,
+	XIW_MEM_BAD_STAG,
+	XIW_MEM_BAD_PD,
+	XIW_MEM_NO_RIGHT,
+	XIW_MEM_BAD_BOUNDS,
+	XIW_MEM_BAD_WRAP,
+	XIW_NUM_MEM_FAULTS
+};
+
+/* mem.c APIs */
+
+/**
+ * xiw_mr_get - find registered memory for one access and judge the access
+ * @mr: result, with a reference that the caller must put; untouched on a fault
+ * @pd: protection domain of the queue pair
+ * @stag: index and key octet
+ * @addr: first octet
+ * @len: octets; more than 0
+ * @access: rights that the access needs, enum ib_access_flags; 0 for a local read
+ *
+ * Checks in this order: index, key and validity; domain; rights; wrap of @addr + @len at 2^64;
+ * bounds (RFC 5040 sections 5.2.1 and 7.2, RFC 5041 section 7.1).
+ *
+ * Context: any. Between get and put the pages stay; sleeping is not allowed there.
+ * Return: XIW_MEM_OK or what is wrong.
+ */
+enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct ib_pd *pd, u32 stag, u64 addr, u64 len,
+			      int access);
+
+void xiw_mr_put(struct xiw_mr *mr);
+
+/**
+ * xiw_mr_span - longest run of registered memory that lies in a row in the kernel's space
+ * @mr: from xiw_mr_get()
+ * @addr: first octet, inside what xiw_mr_get() allowed
+ * @len: in: octets wanted; out: octets of the run, at least 1 and at most what was wanted
+ *
+ * Return: kernel address of the run.
+ */
+void *xiw_mr_span(const struct xiw_mr *mr, u64 addr, size_t *len);
+
+/* Copies @len octets from @addr of @mr to @to, or the other way. */
+void xiw_mr_read(const struct xiw_mr *mr, u64 addr, void *to, size_t len);
+void xiw_mr_write(const struct xiw_mr *mr, u64 addr, const void *from, size_t len);
+
+/**
+ * xiw_mr_invalidate - end the validity of an STag
+ * @pd: protection domain of the queue pair that asks
+ * @stag: index and key octet
+ * @remote: the peer asks: only fast-registered memory may be hit (RFC 5040 section 8.1.1 rule 7)
+ *
+ * An STag that is invalid already is fine. When it returns no new access starts.
+ *
+ * Context: any.
+ * Return: XIW_MEM_OK, XIW_MEM_BAD_STAG, XIW_MEM_BAD_PD, or XIW_MEM_NO_RIGHT.
+ */
+enum xiw_mem_fault xiw_mr_invalidate(struct ib_pd *pd, u32 stag, bool remote);
+
+/* Verbs, as struct ib_device_ops wants them; kernel-doc is in mem.c. */
+struct ib_mr *xiw_mr_reg_user(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access,
+			      struct ib_dmah *dmah, struct ib_udata *udata);
+struct ib_mr *xiw_mr_get_dma(struct ib_pd *pd, int access);
+struct ib_mr *xiw_mr_alloc(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_sg);
+int xiw_mr_map_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+		  unsigned int *sg_offset);
+int xiw_mr_dereg(struct ib_mr *ibmr, struct ib_udata *udata);
+
+#endif /* XIW_MEM_H */
