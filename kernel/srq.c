@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* srq.c - shared receive queues, and receive requests of both kinds of queues */
+
+#include <linux/log2.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "device.h"
+#include "ring.h"
+#include "srq.h"
+
+/* Kernel-doc of what other files call is in srq.h. */
+int xiw_recv_take(struct xiw_recv *recv, struct xiw_ring *ring, u32 max_sge)
+{
+	struct xiw_recv_slot *slot = xiw_ring_slot(ring, ring->taken);
+	u32 ready = xiw_ring_ready(ring);
+	int ret = 0;
+	u32 i;
+
+	if (!ready)
+		return -ENOENT;
+	if (unlikely(ready == XIW_RING_BROKEN))
+		return -EINVAL;
+
+	recv->wr_id = READ_ONCE(slot->wr_id);
+	recv->num_sge = READ_ONCE(slot->num_sge);
+	recv->length = 0;
+	if (unlikely(recv->num_sge > max_sge)) {
+		recv->num_sge = 0;
+		ret = -EINVAL;
+	}
+	memcpy(recv->sge, xiw_recv_slot_sges(slot), recv->num_sge * sizeof(recv->sge[0]));
+	barrier();	/* add up the copy, never the slot */
+	for (i = 0; i < recv->num_sge; i++)
+		recv->length += recv->sge[i].length;
+
+	ring->taken++;
+	xiw_ring_return(ring, 1);
+	return ret;
+}
+
+static void srq_fill_slot(struct xiw_recv_slot *slot, const struct ib_recv_wr *wr)
+{
+	static_assert(sizeof(struct ib_sge) == sizeof(struct xiw_sge));
+	static_assert(offsetof(struct ib_sge, length) == offsetof(struct xiw_sge, length));
+	static_assert(offsetof(struct ib_sge, lkey) == offsetof(struct xiw_sge, lkey));
+
+	slot->wr_id = wr->wr_id;
+	slot->num_sge = wr->num_sge;
+	memcpy(xiw_recv_slot_sges(slot), wr->sg_list, wr->num_sge * sizeof(struct xiw_sge));
+}
+
+int xiw_recv_post(struct xiw_ring *ring, u32 max_wr, u32 max_sge, const struct ib_recv_wr *wr,
+		  const struct ib_recv_wr **bad_wr)
+{
+	int ret = 0;
+
+	for (; wr; wr = wr->next) {
+		/* pairs with xiw_ring_return(): the slot is read before it is filled again */
+		if (ring->posted - smp_load_acquire(&ring->ctl->consumed) >= max_wr)
+			ret = -ENOMEM;
+		else if (wr->num_sge < 0 || wr->num_sge > max_sge)
+			ret = -EINVAL;
+		if (unlikely(ret)) {
+			*bad_wr = wr;
+			break;
+		}
+		srq_fill_slot(xiw_ring_slot(ring, ring->posted), wr);
+		ring->posted++;
+	}
+	/* pairs with xiw_ring_ready(): slots are filled before they are counted */
+	smp_store_release(&ring->ctl->produced, ring->posted);
+	return ret;
+}
+
+/* Whether the limit event is due; it is disarmed if so. */
+static bool srq_take_limit(struct xiw_srq *srq)
+{
+	lockdep_assert_held(&srq->lock);
+	if (likely(!srq->limit) || xiw_ring_ready(&srq->ring) >= srq->limit)
+		return false;
+	srq->limit = 0;
+	return true;
+}
+
+int xiw_srq_take(struct xiw_srq *srq, struct xiw_recv *recv)
+{
+	struct ib_event event = {
+		.device = srq->ibsrq.device,
+		.event = IB_EVENT_SRQ_LIMIT_REACHED,
+		.element.srq = &srq->ibsrq,
+	};
+	unsigned long flags;
+	bool limit;
+	int ret;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	ret = xiw_recv_take(recv, &srq->ring, srq->max_sge);
+	limit = srq_take_limit(srq);
+	spin_unlock_irqrestore(&srq->lock, flags);
+
+	if (limit && srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+	return ret;
+}
+
+/**
+ * xiw_srq_post - put receive requests into a shared queue of a kernel consumer
+ * @ibsrq: the queue
+ * @wr: list of requests
+ * @bad_wr: names the first that was refused
+ *
+ * Context: any.
+ * Return: as xiw_recv_post().
+ */
+int xiw_srq_post(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		 const struct ib_recv_wr **bad_wr)
+{
+	struct xiw_srq *srq = to_xiw_srq(ibsrq);
+	unsigned long flags;
+	int ret;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	ret = xiw_recv_post(&srq->ring, srq->max_wr, srq->max_sge, wr, bad_wr);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	return ret;
+}
+
+/**
+ * xiw_srq_modify - arm the limit event
+ * @ibsrq: the queue
+ * @attr: the limit
+ * @mask: IB_SRQ_LIMIT; the size cannot be changed
+ * @udata: unused
+ *
+ * Return: 0, -EINVAL for a limit that is more than the queue holds, or -EOPNOTSUPP.
+ */
+int xiw_srq_modify(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		   struct ib_udata *udata)
+{
+	struct xiw_srq *srq = to_xiw_srq(ibsrq);
+	unsigned long flags;
+
+	if (mask & ~IB_SRQ_LIMIT)
+		return -EOPNOTSUPP;
+	if (attr->srq_limit > srq->max_wr)
+		return -EINVAL;
+
+	if (mask & IB_SRQ_LIMIT) {
+		spin_lock_irqsave(&srq->lock, flags);
+		srq->limit = attr->srq_limit;
+		spin_unlock_irqrestore(&srq->lock, flags);
+	}
+	return 0;
+}
+
+/**
+ * xiw_srq_query - tell the sizes and the limit
+ * @ibsrq: the queue
+ * @attr: result
+ *
+ * Return: 0.
+ */
+int xiw_srq_query(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct xiw_srq *srq = to_xiw_srq(ibsrq);
+
+	attr->max_wr = srq->max_wr;
+	attr->max_sge = srq->max_sge;
+	attr->srq_limit = READ_ONCE(srq->limit);
+	return 0;
+}
+
+static int srq_answer(const struct xiw_srq *srq, struct ib_udata *udata)
+{
+	struct xiw_create_srq_resp resp = {
+		.map_key = xiw_area_key(srq->area),
+		.map_len = srq->area->len,
+		.entries = srq->ring.entries,
+		.slots_offset = sizeof(struct xiw_queue_ctl),
+		.slot_size = BIT(srq->ring.slot_shift),
+	};
+
+	return ib_respond_udata(udata, resp);
+}
+
+/**
+ * xiw_srq_create - make a shared receive queue
+ * @ibsrq: zeroed but for what the core filled in
+ * @attr: sizes wanted; sizes granted
+ * @udata: of the process, or NULL for a kernel consumer
+ *
+ * Return: 0 or a negative errno.
+ */
+int xiw_srq_create(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata)
+{
+	struct ib_ucontext *uctx = xiw_udata_context(udata);
+	struct xiw_srq *srq = to_xiw_srq(ibsrq);
+	u32 entries, slot_size;
+	int ret;
+
+	if (attr->srq_type != IB_SRQT_BASIC)
+		return -EOPNOTSUPP;
+	if (!attr->attr.max_wr || attr->attr.max_wr > XIW_MAX_SRQ_WR ||
+	    attr->attr.max_sge > XIW_MAX_SGE)
+		return -EINVAL;
+
+	entries = roundup_pow_of_two(attr->attr.max_wr);
+	slot_size = xiw_recv_slot_size(attr->attr.max_sge);
+	srq->area = xiw_area_create(sizeof(struct xiw_queue_ctl) + entries * slot_size, uctx);
+	if (IS_ERR(srq->area))
+		return PTR_ERR(srq->area);
+
+	spin_lock_init(&srq->lock);
+	srq->max_wr = entries;
+	srq->max_sge = attr->attr.max_sge;
+	xiw_ring_init(&srq->ring, srq->area->mem,
+		      srq->area->mem + sizeof(struct xiw_queue_ctl), entries, slot_size);
+	xiw_ring_watch(&srq->ring);	/* the next message looks: nobody needs to ring */
+	attr->attr.max_wr = srq->max_wr;
+
+	if (udata) {
+		ret = srq_answer(srq, udata);
+		if (ret) {
+			xiw_area_destroy(srq->area, uctx);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/**
+ * xiw_srq_destroy - end a shared receive queue that no queue pair uses any more
+ * @ibsrq: the queue
+ * @udata: of the process, or NULL for a kernel consumer
+ *
+ * Return: 0.
+ */
+int xiw_srq_destroy(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	xiw_area_destroy(to_xiw_srq(ibsrq)->area, xiw_udata_context(udata));
+	return 0;
+}
