@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* stats.c - names and sums of the event counters */
+
+#include <linux/ctype.h>
+#include <linux/init.h>
+#include <linux/string.h>
+#include <rdma/ib_verbs.h>
+
+#include "device.h"
+#include "stats.h"
+
+#define STATS_NAME_LEN	48
+
+/* Names of causes are spelt for people; counters are named "err_" and that in snake_case. */
+static char stats_cause_names[XIW_NUM_CAUSES][STATS_NAME_LEN];
+
+static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
+	[XIW_STAT_DOORBELLS].name	= "doorbells",
+	[XIW_STAT_TX_WRS].name		= "tx_wrs",
+	[XIW_STAT_TX_FPDUS].name	= "tx_fpdus",
+	[XIW_STAT_TX_BYTES].name	= "tx_bytes",
+	[XIW_STAT_TX_SENDS].name	= "tx_sends",
+	[XIW_STAT_TX_INLINE].name	= "tx_inline",
+	[XIW_STAT_TX_RX].name		= "tx_rx",
+	[XIW_STAT_TX_WORKER].name	= "tx_worker",
+	[XIW_STAT_WORKER_WAKEUPS].name	= "worker_wakeups",
+	[XIW_STAT_RX_FPDUS].name	= "rx_fpdus",
+	[XIW_STAT_RX_BYTES].name	= "rx_bytes",
+	[XIW_STAT_RX_BATCHES].name	= "rx_batches",
+	[XIW_STAT_NOTIFICATIONS].name	= "notifications",
+	[XIW_STAT_CONNECTS].name	= "connects",
+	[XIW_STAT_ACCEPTS].name		= "accepts",
+	[XIW_STAT_CONN_FAILURES].name	= "conn_failures",
+	[XIW_STAT_TX_TERMINATES].name	= "tx_terminates",
+	[XIW_STAT_RX_TERMINATES].name	= "rx_terminates",
+};
+
+/* "source: bad STag" becomes "err_source_bad_stag". */
+static void __init stats_name_cause(char *to, const char *name)
+{
+	const char *end = to + STATS_NAME_LEN - 1;
+
+	to += strscpy(to, "err", STATS_NAME_LEN);
+	while (*name && to + 1 < end) {
+		size_t word = 0;
+
+		while (*name && !isalnum(*name))
+			name++;
+		*to++ = '_';
+		for (; isalnum(name[word]) && to < end; word++)
+			*to++ = tolower(name[word]);
+		name += word;
+	}
+	*to = '\0';
+}
+
+/* Kernel-doc is in stats.h. */
+void __init xiw_stats_init(void)
+{
+	unsigned int i;
+
+	for (i = XIW_OK + 1; i < XIW_NUM_CAUSES; i++) {
+		stats_name_cause(stats_cause_names[i], xiw_causes[i].name);
+		stats_descs[XIW_STAT_CAUSES + i].name = stats_cause_names[i];
+	}
+}
+
+/**
+ * xiw_stats_alloc - tell the core which counters there are
+ * @ibdev: the device
+ * @port: its port
+ *
+ * Return: their description, or NULL if there is no memory.
+ */
+struct rdma_hw_stats *xiw_stats_alloc(struct ib_device *ibdev, u32 port)
+{
+	return rdma_alloc_hw_stats_struct(stats_descs, ARRAY_SIZE(stats_descs),
+					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+}
+
+/**
+ * xiw_stats_get - add up what all CPUs have counted
+ * @ibdev: the device
+ * @stats: results
+ * @port: its port
+ * @index: of the counter that is wanted; all are given
+ *
+ * Return: number of counters.
+ */
+int xiw_stats_get(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
+{
+	struct xiw_device *dev = to_xiw_device(ibdev);
+	unsigned int i;
+	int cpu;
+
+	for (i = 0; i < XIW_NUM_STATS; i++) {
+		u64 sum = 0;
+
+		for_each_possible_cpu(cpu)
+			sum += READ_ONCE(per_cpu_ptr(dev->stats, cpu)->count[i]);
+		stats->value[i] = sum;
+	}
+	return XIW_NUM_STATS;
+}
