@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* device.c - the ib_device, its op table and its ports */
+
+#include <linux/cleanup.h>
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/if_arp.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include <net/addrconf.h>
+#include <rdma/ib_cache.h>
+#include <rdma/iw_cm.h>
+#include <rdma/xiw-abi.h>
+
+#include "cm.h"
+#include "cq.h"
+#include "device.h"
+#include "listener.h"
+#include "mem.h"
+#include "post.h"
+#include "qp.h"
+#include "srq.h"
+
+/*
+ * Memory shared with processes
+ */
+
+/* Kernel-doc of these two is in device.h. */
+struct xiw_area *xiw_area_create(size_t len, struct ib_ucontext *uctx)
+{
+	struct xiw_area *area;
+	int ret;
+
+	area = kzalloc_obj(*area, GFP_KERNEL);
+	if (!area)
+		return ERR_PTR(-ENOMEM);
+
+	area->len = PAGE_ALIGN(len);
+	area->mem = vmalloc_user(area->len);
+	if (!area->mem) {
+		ret = -ENOMEM;
+		goto no_memory;
+	}
+
+	if (uctx) {
+		ret = rdma_user_mmap_entry_insert(uctx, &area->entry, area->len);
+		if (ret)
+			goto no_entry;
+	}
+	return area;
+
+no_entry:
+	vfree(area->mem);
+no_memory:
+	kfree(area);
+	return ERR_PTR(ret);
+}
+
+static void device_free_area(struct xiw_area *area)
+{
+	vfree(area->mem);
+	kfree(area);
+}
+
+void xiw_area_destroy(struct xiw_area *area, struct ib_ucontext *uctx)
+{
+	if (uctx)
+		rdma_user_mmap_entry_remove(&area->entry);
+	else
+		device_free_area(area);
+}
+
+static void device_mmap_free(struct rdma_user_mmap_entry *entry)
+{
+	device_free_area(container_of(entry, struct xiw_area, entry));
+}
+
+/* The mapping holds the pages themselves, so it outlives the area and even the device. */
+static int device_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *entry;
+	int ret;
+
+	entry = rdma_user_mmap_entry_get(uctx, vma);
+	if (!entry)
+		return -EINVAL;
+
+	ret = remap_vmalloc_range(vma, container_of(entry, struct xiw_area, entry)->mem, 0);
+	rdma_user_mmap_entry_put(entry);
+	return ret;
+}
+
+/*
+ * Contexts and protection domains
+ */
+
+static int device_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
+{
+	struct xiw_alloc_ucontext_resp resp = {
+		.abi_version = XIW_ABI_VERSION,
+		.max_sge = XIW_MAX_SGE,
+		.max_inline = XIW_MAX_INLINE,
+	};
+
+	return ib_respond_udata(udata, resp);
+}
+
+static void device_dealloc_ucontext(struct ib_ucontext *uctx)
+{
+}
+
+/*
+ * That this exists tells the core that it may take a device away from processes which use it: it
+ * destroys their objects, and what they have mapped is memory that nobody else looks at any more.
+ */
+static void device_disassociate_ucontext(struct ib_ucontext *uctx)
+{
+}
+
+/* A protection domain is told from others by its address alone. */
+static int device_alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	return 0;
+}
+
+static int device_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	return 0;
+}
+
+/*
+ * Queries
+ */
+
+static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
+			struct ib_udata *udata)
+{
+	memset(attr, 0, sizeof(*attr));
+	attr->sys_image_guid = ibdev->node_guid;
+	attr->max_mr_size = U64_MAX;
+	attr->page_size_cap = PAGE_MASK;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->max_qp = XIW_MAX_QP;
+	attr->max_qp_wr = XIW_MAX_QP_WR;
+	attr->max_send_sge = XIW_MAX_SGE;
+	attr->max_recv_sge = XIW_MAX_SGE;
+	attr->max_sge_rd = XIW_MAX_SGE_RD;
+	attr->max_cq = XIW_MAX_CQ;
+	attr->max_cqe = XIW_MAX_CQE;
+	attr->max_mr = XIW_MAX_MR;
+	attr->max_pd = XIW_MAX_PD;
+	attr->max_qp_rd_atom = XIW_MAX_IRD;
+	attr->max_res_rd_atom = XIW_MAX_IRD * XIW_MAX_QP;
+	attr->max_qp_init_rd_atom = XIW_MAX_ORD;
+	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->max_srq = XIW_MAX_SRQ;
+	attr->max_srq_wr = XIW_MAX_SRQ_WR;
+	attr->max_srq_sge = XIW_MAX_SGE;
+	attr->max_fast_reg_page_list_len = XIW_MAX_FAST_REG_PAGES;
+	attr->max_pkeys = 1;
+	return 0;
+}
+
+/* Without an answer from the netdev (lo, dummy, tun) the port claims 10 Gb/s. */
+static int device_port_speed(struct xiw_device *dev, struct ib_port_attr *attr)
+{
+	if (dev->netdev->ethtool_ops->get_link_ksettings)
+		return ib_get_eth_speed(&dev->ibdev, 1, &attr->active_speed, &attr->active_width);
+
+	attr->active_speed = IB_SPEED_SDR;
+	attr->active_width = IB_WIDTH_4X;
+	return 0;
+}
+
+static int device_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
+{
+	struct xiw_device *dev = to_xiw_device(ibdev);
+	int mtu = READ_ONCE(dev->netdev->mtu);
+
+	attr->state = ib_get_curr_port_state(dev->netdev);
+	attr->phys_state = attr->state == IB_PORT_ACTIVE ? IB_PORT_PHYS_STATE_LINK_UP :
+							   IB_PORT_PHYS_STATE_DISABLED;
+	attr->max_mtu = IB_MTU_4096;
+	attr->active_mtu = ib_mtu_int_to_enum(mtu);
+	attr->phys_mtu = mtu;
+	attr->max_msg_sz = XIW_MAX_MESSAGE;
+	attr->gid_tbl_len = 1;
+	attr->pkey_tbl_len = 1;
+	attr->port_cap_flags = IB_PORT_CM_SUP;
+	attr->max_vl_num = 1;
+	return device_port_speed(dev, attr);
+}
+
+static int device_get_port_immutable(struct ib_device *ibdev, u32 port,
+				     struct ib_port_immutable *immutable)
+{
+	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
+	immutable->gid_tbl_len = 1;
+	immutable->pkey_tbl_len = 1;
+	return 0;
+}
+
+static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union ib_gid *gid)
+{
+	if (index)
+		return -EINVAL;
+	*gid = to_xiw_device(ibdev)->gid;
+	return 0;
+}
+
+static int device_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	if (index)
+		return -EINVAL;
+	*pkey = 0xffff;
+	return 0;
+}
+
+static void device_get_fw_str(struct ib_device *ibdev, char *str)
+{
+	snprintf(str, IB_FW_VERSION_NAME_MAX, "%d", XIW_ABI_VERSION);
+}
+
+/*
+ * Settings: /sys/class/infiniband/NAME/xiw/
+ */
+
+static ssize_t crc_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	struct xiw_device *dev = rdma_device_to_drv_device(device, struct xiw_device, ibdev);
+
+	return sysfs_emit(buf, "%d\n", READ_ONCE(dev->crc));
+}
+
+static ssize_t crc_store(struct device *device, struct device_attribute *attr, const char *buf,
+			 size_t count)
+{
+	struct xiw_device *dev = rdma_device_to_drv_device(device, struct xiw_device, ibdev);
+	bool crc;
+	int ret;
+
+	ret = kstrtobool(buf, &crc);
+	if (ret)
+		return ret;
+	WRITE_ONCE(dev->crc, crc);
+	return count;
+}
+static DEVICE_ATTR_RW(crc);
+
+static struct attribute *device_attrs[] = {
+	&dev_attr_crc.attr,
+	NULL
+};
+
+static const struct attribute_group device_group = {
+	.name = "xiw",
+	.attrs = device_attrs,
+};
+
+/*
+ * Life
+ */
+
+static void device_dealloc(struct ib_device *ibdev)
+{
+	struct xiw_device *dev = to_xiw_device(ibdev);
+
+	xiw_cm_drain(dev);
+	WARN_ON(!xa_empty(&dev->qps));
+	WARN_ON(!xa_empty(&dev->stags));
+	xa_destroy(&dev->qps);
+	xa_destroy(&dev->stags);
+	free_percpu(dev->stats);
+	netdev_put(dev->netdev, &dev->netdev_tracker);
+}
+
+static const struct ib_device_ops device_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = XIW_DRIVER_ID,
+	.uverbs_abi_ver = XIW_ABI_VERSION,
+	.device_group = &device_group,
+
+	.dealloc_driver = device_dealloc,
+	.get_dev_fw_str = device_get_fw_str,
+	.query_device = device_query,
+	.query_port = device_query_port,
+	.get_port_immutable = device_get_port_immutable,
+	.query_gid = device_query_gid,
+	.query_pkey = device_query_pkey,
+	.alloc_hw_port_stats = xiw_stats_alloc,
+	.get_hw_stats = xiw_stats_get,
+
+	.alloc_ucontext = device_alloc_ucontext,
+	.dealloc_ucontext = device_dealloc_ucontext,
+	.disassociate_ucontext = device_disassociate_ucontext,
+	.mmap = device_mmap,
+	.mmap_free = device_mmap_free,
+	.alloc_pd = device_alloc_pd,
+	.dealloc_pd = device_dealloc_pd,
+
+	.create_cq = xiw_cq_create,
+	.destroy_cq = xiw_cq_destroy,
+	.poll_cq = xiw_cq_poll,
+	.req_notify_cq = xiw_cq_arm,
+
+	.create_srq = xiw_srq_create,
+	.modify_srq = xiw_srq_modify,
+	.query_srq = xiw_srq_query,
+	.destroy_srq = xiw_srq_destroy,
+	.post_srq_recv = xiw_srq_post,
+
+	.create_qp = xiw_qp_create,
+	.modify_qp = xiw_qp_modify,
+	.query_qp = xiw_qp_query,
+	.destroy_qp = xiw_qp_destroy,
+	.post_send = xiw_post_send,
+	.post_recv = xiw_post_recv,
+
+	.reg_user_mr = xiw_mr_reg_user,
+	.get_dma_mr = xiw_mr_get_dma,
+	.alloc_mr = xiw_mr_alloc,
+	.map_mr_sg = xiw_mr_map_sg,
+	.dereg_mr = xiw_mr_dereg,
+
+	.iw_add_ref = xiw_qp_add_ref,
+	.iw_rem_ref = xiw_qp_rem_ref,
+	.iw_get_qp = xiw_qp_find,
+	.iw_connect = xiw_cm_connect,
+	.iw_accept = xiw_cm_accept,
+	.iw_reject = xiw_cm_reject,
+	.iw_create_listen = xiw_listen,
+	.iw_destroy_listen = xiw_unlisten,
+
+	.size_ib_ucontext = sizeof(struct ib_ucontext),
+	.size_ib_pd = sizeof(struct ib_pd),
+	INIT_RDMA_OBJ_SIZE(ib_cq, xiw_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_srq, xiw_srq, ibsrq),
+	INIT_RDMA_OBJ_SIZE(ib_qp, xiw_qp, ibqp),
+};
+
+/* Takes the netdev's hardware address for a GID; makes one up once if there is none. */
+static void device_address(struct xiw_device *dev)
+{
+	const struct net_device *netdev = dev->netdev;
+	unsigned int len = min_t(unsigned int, netdev->addr_len, ETH_ALEN);
+
+	if (memchr_inv(netdev->dev_addr, 0, len))
+		memcpy(dev->gid.raw, netdev->dev_addr, len);
+	else if (rdma_is_zero_gid(&dev->gid))
+		eth_random_addr(dev->gid.raw);
+}
+
+/* If the core reads the GID just now it may see half of it, but it reads again for the event. */
+void xiw_device_readdress(struct xiw_device *dev)
+{
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = IB_EVENT_GID_CHANGE,
+		.element.port_num = 1,
+	};
+
+	ASSERT_RTNL();
+	device_address(dev);
+	ib_dispatch_event(&event);
+}
+
+/* Why @netdev cannot carry a device, or NULL. */
+static const char *device_refusal(const struct net_device *netdev)
+{
+	switch (netdev->type) {
+	case ARPHRD_ETHER:
+	case ARPHRD_LOOPBACK:
+	case ARPHRD_NONE:	/* tun, WireGuard */
+	case ARPHRD_RAWIP:
+	case ARPHRD_PPP:
+	case ARPHRD_TUNNEL:
+	case ARPHRD_TUNNEL6:
+	case ARPHRD_SIT:
+	case ARPHRD_IPGRE:
+	case ARPHRD_IP6GRE:
+		break;
+	default:
+		return "xiw needs IP over Ethernet, loopback or a tunnel";
+	}
+	if (netif_is_lag_port(netdev) || netif_is_bridge_port(netdev))
+		return "xiw needs a netdev with IP of its own: use the bond or bridge above it";
+	return NULL;
+}
+
+static bool device_exists(struct net_device *netdev)
+{
+	struct ib_device *ibdev = ib_device_get_by_netdev(netdev, XIW_DRIVER_ID);
+
+	if (ibdev)
+		ib_device_put(ibdev);
+	return ibdev;
+}
+
+/* Returns a device that is ready to be registered. */
+static struct xiw_device *device_alloc(struct net_device *netdev, struct net *net)
+{
+	struct xiw_device *dev;
+	int ret = -ENOMEM;
+
+	dev = ib_alloc_device_with_net(xiw_device, ibdev, net);
+	if (!dev)
+		return ERR_PTR(-ENOMEM);
+
+	dev->netdev = netdev;
+	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
+	write_pnet(&dev->net, net);
+	device_address(dev);
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
+	xa_init(&dev->stags);
+	dev->crc = true;
+	ib_set_device_ops(&dev->ibdev, &device_ops);
+
+	dev->ibdev.node_type = RDMA_NODE_RNIC;
+	addrconf_addr_eui48((u8 *)&dev->ibdev.node_guid, dev->gid.raw);
+	strscpy(dev->ibdev.node_desc, "xiw", sizeof(dev->ibdev.node_desc));
+	strscpy(dev->ibdev.iw_ifname, netdev->name, sizeof(dev->ibdev.iw_ifname));
+	dev->ibdev.iw_driver_flags = IW_F_NO_PORT_MAP;
+	dev->ibdev.phys_port_cnt = 1;
+	dev->ibdev.num_comp_vectors = num_online_cpus();
+	/* doorbells */
+	dev->ibdev.uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
+				      BIT_ULL(IB_USER_VERBS_CMD_POST_RECV);
+
+	dev->stats = alloc_percpu(struct xiw_stats);
+	if (!dev->stats)
+		goto fail;
+	ret = ib_device_set_netdev(&dev->ibdev, netdev, 1);
+	if (ret)
+		goto fail;
+	return dev;
+
+fail:
+	ib_dealloc_device(&dev->ibdev);
+	return ERR_PTR(ret);
+}
+
+/*
+ * A netdev that went away, or to another namespace, before its device was registered told nobody.
+ * The device may have been deleted meanwhile: it has to be looked up.
+ */
+static int device_check_netdev(struct net_device *netdev, struct net *net)
+{
+	struct ib_device *ibdev;
+	bool here;
+
+	rtnl_lock();
+	here = netdev->reg_state == NETREG_REGISTERED && net_eq(dev_net(netdev), net);
+	rtnl_unlock();
+	if (here)
+		return 0;
+
+	ibdev = ib_device_get_by_netdev(netdev, XIW_DRIVER_ID);
+	if (ibdev)
+		ib_unregister_device_and_put(ibdev);
+	return -ENODEV;
+}
+
+int xiw_device_create(const char *name, struct net_device *netdev)
+{
+	static DEFINE_MUTEX(one_at_a_time);	/* two would both find that there is none */
+	const char *refusal = device_refusal(netdev);
+	struct net *net = dev_net(netdev);
+	struct xiw_device *dev;
+	int ret;
+
+	if (refusal) {
+		netdev_err(netdev, "%s\n", refusal);
+		return -EINVAL;
+	}
+
+	guard(mutex)(&one_at_a_time);
+	if (device_exists(netdev)) {
+		netdev_err(netdev, "has an xiw device already\n");
+		return -EEXIST;
+	}
+
+	dev = device_alloc(netdev, net);
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+
+	ib_mark_name_assigned_by_user(&dev->ibdev);
+	ret = ib_register_device(&dev->ibdev, name, NULL);
+	if (ret) {
+		ib_dealloc_device(&dev->ibdev);
+		return ret;
+	}
+	return device_check_netdev(netdev, net);
+}
