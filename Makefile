@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# module, provider, tests, style: four words, each one command
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+PREFIX ?= /usr
+
+.PHONY: all module provider install install-module install-provider
+.PHONY: demo check check-debug style clean
+
+all: module provider
+
+module:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+
+provider:
+	cmake -S . -B build/provider -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	cmake --build build/provider --parallel
+
+install: install-module install-provider
+
+install-module: module
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
+
+install-provider: provider
+	cmake --install build/provider
+
+# The rest needs root on Debian 12 or 13, and installs what it misses.
+
+demo:
+	tools/demo
+
+check:
+	tools/check
+
+check-debug:
+	tests/vm/run-debug
+
+style:
+	tools/style
+
+clean:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) clean
+	rm -rf build
