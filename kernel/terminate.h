@@ -59,7 +59,7 @@ enum xiw_term_layer { TERM_RDMAP = 0, TERM_DDP = 1, TERM_MPA = 2 };
 
 /**
  * struct xiw_cause_row - what follows from a cause
- * @name: for tracing and logs
+ * @name: for counters and tracing, in lower case with underscores
  * @err: negative errno for whoever asked locally
  * @layer: enum xiw_term_layer
  * @etype: error type within the layer

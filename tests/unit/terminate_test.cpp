@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <random>
 #include <set>
+#include <string>
 
 #include "octets.hpp"
 
@@ -117,6 +118,8 @@ TEST(xiw_causes, every_cause_has_a_name_of_its_own)
 	for (const xiw_cause_row &row : xiw_causes) {
 		ASSERT_NE(row.name, nullptr) << &row - xiw_causes;
 		EXPECT_TRUE(names.insert(row.name).second) << row.name;
+		EXPECT_EQ(std::string(row.name).find_first_not_of("abcdefghijklmnopqrstuvwxyz_"),
+			  std::string::npos) << row.name;
 	}
 }
 
