@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* cm.c - what the iWARP connection manager asks for */
+
+#include <linux/slab.h>
+#include <net/sock.h>
+
+#include "cm.h"
+#include "device.h"
+#include "ep.h"
+#include "qp.h"
+#include "rx.h"
+#include "sock.h"
+#include "worker.h"
+
+struct workqueue_struct *xiw_cm_wq;
+
+/* The iw_cm_id names a queue pair by number. Return: with a reference, or NULL. */
+static struct xiw_qp *cm_find_qp(struct iw_cm_id *cm_id, u32 qpn)
+{
+	struct ib_qp *ibqp;
+
+	rcu_read_lock();
+	ibqp = xiw_qp_find(cm_id->device, qpn);
+	if (ibqp)
+		xiw_qp_add_ref(ibqp);
+	rcu_read_unlock();
+	return ibqp ? to_xiw_qp(ibqp) : NULL;
+}
+
+static int cm_copy_pdata(struct xiw_ep *ep, struct xiw_mpa *mpa, const void *pdata, u16 len)
+{
+	if (len > MPA_MAX_PRIVATE_DATA - sizeof(struct xiw_mpa_enhanced))
+		return -EINVAL;
+	if (len) {
+		ep->pd = kmemdup(pdata, len, GFP_KERNEL);
+		if (!ep->pd)
+			return -ENOMEM;
+	}
+	mpa->pd = ep->pd;
+	mpa->pd_len = len;
+	return 0;
+}
+
+static int cm_dial(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_conn_param *param,
+		   struct xiw_qp *qp)
+{
+	int ret;
+
+	ep->ours = (struct xiw_mpa){
+		.revision = MPA_REV_2,
+		.crc = READ_ONCE(ep->dev->crc),
+		.enhanced = true,
+		.p2p = true,
+		.rtr = XIW_RTR_WRITE | XIW_RTR_READ,
+		.ird = min_t(u32, param->ird, XIW_MAX_IRD),
+		.ord = min_t(u32, param->ord, XIW_MAX_ORD),
+	};
+	ret = cm_copy_pdata(ep, &ep->ours, param->private_data, param->private_data_len);
+	if (ret)
+		return ret;
+	ret = xiw_qp_claim(qp, ep);
+	if (ret)
+		return ret;
+	xiw_ep_bind(ep, cm_id, qp);
+	ret = xiw_ep_dial(ep);
+	if (ret)
+		xiw_ep_unbind(ep);
+	return ret;
+}
+
+/**
+ * xiw_cm_connect - iw_cm_connect(): connect a queue pair
+ * @cm_id: addresses, and whom to tell
+ * @param: queue pair, depths, private data
+ *
+ * MPA revision 2 in the peer-to-peer model, and revision 1 if the peer does not know it
+ * (RFC 6581). The outcome is told by a CONNECT_REPLY event.
+ *
+ * Return: 0; -EINVAL if there is no such queue pair or it is in use; -ENOMEM; or what TCP says.
+ */
+int xiw_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
+{
+	struct xiw_device *dev = to_xiw_device(cm_id->device);
+	struct xiw_qp *qp;
+	struct xiw_ep *ep;
+	int ret;
+
+	qp = cm_find_qp(cm_id, param->qpn);
+	if (!qp)
+		return -EINVAL;
+	ep = xiw_ep_create(dev, XIW_EP_CONNECTING);
+	if (!ep) {
+		xiw_qp_put(qp);
+		return -ENOMEM;
+	}
+	mutex_lock(&ep->lock);
+	ret = cm_dial(ep, cm_id, param, qp);
+	if (ret)
+		xiw_ep_finish(ep, ret, XIW_OK);
+	mutex_unlock(&ep->lock);
+	xiw_ep_put(ep);
+	xiw_qp_put(qp);
+	return ret;
+}
+
+static int cm_send_reply(struct xiw_ep *ep, const struct xiw_mpa *reply)
+{
+	u8 frame[XIW_MPA_FRAME_MAX];
+	int len = xiw_mpa_build(frame, reply);
+
+	return len < 0 ? len : xiw_sock_send(ep->sk, frame, len);
+}
+
+/* The stream is attached before the Reply goes, and may not send before the peer did. */
+static int cm_start_stream(struct xiw_ep *ep, const struct xiw_mpa *reply)
+{
+	int ret;
+
+	lock_sock(ep->sk);
+	ret = xiw_qp_attach(ep->qp, ep, ep->sk, &ep->terms, false);
+	if (!ret)
+		ret = cm_send_reply(ep, reply);
+	release_sock(ep->sk);
+	return ret;
+}
+
+static int cm_answer(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_conn_param *param,
+		     struct xiw_qp *qp)
+{
+	struct xiw_mpa reply;
+	int ret;
+
+	if (param->private_data_len > MPA_MAX_PRIVATE_DATA - sizeof(struct xiw_mpa_enhanced))
+		return -EINVAL;
+	ret = xiw_mpa_answer(&reply, &ep->terms, &ep->theirs, READ_ONCE(ep->dev->crc),
+			     min_t(u32, param->ird, XIW_MAX_IRD),
+			     min_t(u32, param->ord, XIW_MAX_ORD), XIW_MAX_IRD);
+	reply.pd = param->private_data;
+	reply.pd_len = param->private_data_len;
+	if (ret) {
+		reply.reject = true;
+		lock_sock(ep->sk);
+		cm_send_reply(ep, &reply);
+		release_sock(ep->sk);
+		return ret;
+	}
+	ret = xiw_qp_claim(qp, ep);
+	if (ret)
+		return ret;
+	xiw_ep_bind(ep, cm_id, qp);
+	ret = cm_start_stream(ep, &reply);
+	if (!ret)
+		xiw_ep_accepted(ep);
+	return ret;
+}
+
+/**
+ * xiw_cm_accept - iw_cm_accept(): accept a connection
+ * @cm_id: from the CONNECT_REQUEST event
+ * @param: queue pair, depths, private data
+ *
+ * In the peer-to-peer model the ESTABLISHED event comes when the initiator's opening message
+ * has come (RFC 6581 section 5).
+ *
+ * Return: 0; -ECONNRESET if the peer is gone; -EINVAL if there is no such queue pair or it is in
+ * use; -EMSGSIZE if the peer wants more Reads than the device can take; -ENOMEM.
+ */
+int xiw_cm_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
+{
+	struct xiw_ep *ep = xiw_ep_find((uintptr_t)cm_id->provider_data);
+	struct xiw_qp *qp;
+	int ret = -ECONNRESET;
+
+	if (!ep)
+		return ret;
+	qp = cm_find_qp(cm_id, param->qpn);
+	mutex_lock(&ep->lock);
+	if (ep->state == XIW_EP_ASKED) {
+		ret = qp ? cm_answer(ep, cm_id, param, qp) : -EINVAL;
+		if (ret)
+			xiw_ep_finish(ep, ret, XIW_OK);
+	}
+	mutex_unlock(&ep->lock);
+	if (qp)
+		xiw_qp_put(qp);
+	xiw_ep_put(ep);
+	return ret;
+}
+
+/**
+ * xiw_cm_reject - iw_cm_reject(): refuse a connection
+ * @cm_id: from the CONNECT_REQUEST event
+ * @pdata: private data for the peer
+ * @pdata_len: octets
+ *
+ * Return: 0, or -ECONNRESET if the peer is gone.
+ */
+int xiw_cm_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pdata_len)
+{
+	struct xiw_ep *ep = xiw_ep_find((uintptr_t)cm_id->provider_data);
+	struct xiw_mpa_terms terms;
+	struct xiw_mpa reply;
+
+	if (!ep)
+		return -ECONNRESET;
+	mutex_lock(&ep->lock);
+	if (ep->state == XIW_EP_ASKED) {
+		xiw_mpa_answer(&reply, &terms, &ep->theirs, READ_ONCE(ep->dev->crc), 0, 0,
+			       XIW_MAX_IRD);
+		reply.reject = true;
+		reply.pd = pdata;
+		reply.pd_len = pdata_len;
+		lock_sock(ep->sk);
+		cm_send_reply(ep, &reply);
+		release_sock(ep->sk);
+		xiw_ep_finish(ep, -ECONNREFUSED, XIW_OK);
+	}
+	mutex_unlock(&ep->lock);
+	xiw_ep_put(ep);
+	return 0;
+}
+
+void xiw_cm_drain(struct xiw_device *dev)
+{
+	struct xiw_ep *ep;
+
+	while ((ep = xiw_ep_any(dev))) {
+		xiw_ep_kill(ep);
+		xiw_ep_put(ep);
+	}
+	flush_workqueue(xiw_cm_wq);
+}
+
+int xiw_cm_init(void)
+{
+	xiw_cm_wq = alloc_workqueue("xiw_cm", WQ_UNBOUND, 0);
+	return xiw_cm_wq ? 0 : -ENOMEM;
+}
+
+void xiw_cm_exit(void)
+{
+	destroy_workqueue(xiw_cm_wq);
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* place.c - from an FPDU to memory or to a receive request */
+
+#include <net/tcp.h>
+
+#include "mem.h"
+#include "opcode.h"
+#include "place.h"
+#include "trace.h"
+
+/* What a fault of a tagged segment, Write or Read Response, is called (RFC 5041 section 7.1). */
+static enum xiw_cause place_tagged_fault(enum xiw_mem_fault fault)
+{
+	static const enum xiw_cause causes[XIW_NUM_MEM_FAULTS] = {
+		[XIW_MEM_BAD_STAG]	= XIW_BAD_STAG,
+		[XIW_MEM_BAD_PD]	= XIW_BAD_PD,
+		[XIW_MEM_NO_RIGHT]	= XIW_NO_REMOTE_WRITE,
+		[XIW_MEM_BAD_BOUNDS]	= XIW_BAD_BOUNDS,
+		[XIW_MEM_BAD_WRAP]	= XIW_BAD_WRAP,
+	};
+
+	return causes[fault];
+}
+
+enum xiw_cause xiw_source_fault(enum xiw_mem_fault fault)
+{
+	static const enum xiw_cause causes[XIW_NUM_MEM_FAULTS] = {
+		[XIW_MEM_BAD_STAG]	= XIW_READ_BAD_STAG,
+		[XIW_MEM_BAD_PD]	= XIW_READ_BAD_PD,
+		[XIW_MEM_NO_RIGHT]	= XIW_READ_NO_RIGHT,
+		[XIW_MEM_BAD_BOUNDS]	= XIW_READ_BAD_BOUNDS,
+		[XIW_MEM_BAD_WRAP]	= XIW_READ_BAD_WRAP,
+	};
+
+	return causes[fault];
+}
+
+/* Copies the next @len octets of the stream to @addr. */
+static enum xiw_mem_fault place_copy(struct xiw_qp *qp, struct xiw_cursor *from, u32 stag,
+				     u64 addr, u32 len, int access)
+{
+	enum xiw_mem_fault fault;
+	struct xiw_mr *mr;
+	size_t n;
+	void *to;
+
+	fault = xiw_mr_get(&mr, qp->ibqp.pd, stag, addr, len, access);
+	if (unlikely(fault))
+		return fault;
+	for (; len; len -= n, addr += n) {
+		n = len;
+		to = xiw_mr_span(mr, addr, &n);
+		if (xiw_cursor_copy(from, to, n))
+			break;	/* not readable: it was for the CRC or header a moment ago */
+	}
+	xiw_mr_put(mr);
+	return XIW_MEM_OK;
+}
+
+/*
+ * Tagged
+ */
+
+static enum xiw_cause place_write(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 len,
+				  struct xiw_cursor *payload)
+{
+	if (!len)	/* STag and TO must not be checked, RFC 5041 section 5.2 */
+		return XIW_OK;
+	return place_tagged_fault(place_copy(qp, payload, be32_to_cpu(hdr->tagged.stag),
+					     be64_to_cpu(hdr->tagged.to), len,
+					     IB_ACCESS_REMOTE_WRITE));
+}
+
+/* The oldest Read is answered: its request, and all that waits behind it, may complete. */
+static void place_read_done(struct xiw_qp *qp, const struct xiw_read *read)
+{
+	if (!read->opening)
+		xiw_qp_wr(qp, read->wr)->done = true;
+	xiw_fifo_pop(&qp->reads);
+	xiw_qp_retire(qp);
+	WRITE_ONCE(qp->tx.blocked, false);
+	qp->rx.kick = true;
+}
+
+/* The sink of a Read is reachable for its peer by this Response only, so it needs local rights. */
+static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 len,
+				      struct xiw_cursor *payload)
+{
+	bool last = hdr->ctrl.ddp & DDP_LAST;
+	struct xiw_read *read;
+	enum xiw_cause cause;
+
+	if (!qp->reads.used)
+		return XIW_UNEXPECTED_RESPONSE;
+	read = &qp->read_slots[qp->reads.head];
+	if (len > read->sink.length - read->placed ||
+	    (last && len != read->sink.length - read->placed))
+		return XIW_BAD_BOUNDS;
+	if (len) {
+		if (be32_to_cpu(hdr->tagged.stag) != read->sink.lkey)
+			return XIW_BAD_STAG;
+		if (be64_to_cpu(hdr->tagged.to) != read->sink.addr + read->placed)
+			return XIW_BAD_BOUNDS;
+		cause = place_tagged_fault(place_copy(qp, payload, read->sink.lkey,
+						      read->sink.addr + read->placed, len,
+						      IB_ACCESS_LOCAL_WRITE));
+		if (unlikely(cause))
+			return cause;
+		read->placed += len;
+	}
+	if (last)
+		place_read_done(qp, read);
+	return XIW_OK;
+}
+
+/*
+ * Untagged
+ */
+
+/* Finds the receive request of the Send that a segment belongs to. */
+static enum xiw_cause place_find_recv(struct xiw_qp *qp)
+{
+	struct xiw_srq *srq = xiw_qp_srq(qp);
+	int ret;
+
+	if (qp->rx.recv_busy)
+		return XIW_OK;
+	ret = srq ? xiw_srq_take(srq, qp->rx.recv) :
+	      xiw_recv_take(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
+	if (ret == -ENOENT)
+		return XIW_NO_RECEIVE;
+	qp->rx.recv_busy = !ret;
+	return ret ? XIW_LOCAL_FAULT : XIW_OK;
+}
+
+/* Spreads the payload of one segment over the SGEs, from octet @mo of the message on. */
+static enum xiw_mem_fault place_scatter(struct xiw_qp *qp, u64 mo, u32 len,
+					struct xiw_cursor *payload)
+{
+	const struct xiw_sge *sge = qp->rx.recv->sge;
+	enum xiw_mem_fault fault;
+	u32 n;
+
+	for (; len; sge++) {
+		if (mo >= sge->length) {
+			mo -= sge->length;
+			continue;
+		}
+		n = min_t(u64, len, sge->length - mo);
+		fault = place_copy(qp, payload, sge->lkey, sge->addr + mo, n,
+				   IB_ACCESS_LOCAL_WRITE);
+		if (unlikely(fault))
+			return fault;
+		len -= n;
+		mo = 0;
+	}
+	return XIW_MEM_OK;
+}
+
+/* A receive request that cannot take its message: it completes so, and the stream ends. */
+static enum xiw_cause place_recv_failed(struct xiw_qp *qp, enum ib_wc_status status,
+					enum xiw_cause cause)
+{
+	struct xiw_cqe cqe = {
+		.wr_id = qp->rx.recv->wr_id,
+		.status = status,
+		.opcode = XIW_WC_RECV,
+		.vendor_err = cause,
+	};
+
+	qp->rx.recv_busy = false;
+	xiw_qp_complete_recv(qp, &cqe);
+	return cause;
+}
+
+/* RFC 5040 section 5.3: the STag is invalid before the message is delivered. */
+static enum xiw_cause place_invalidate(struct xiw_qp *qp, u32 stag)
+{
+	switch (xiw_mr_invalidate(qp->ibqp.pd, stag, true)) {
+	case XIW_MEM_OK:
+		return XIW_OK;
+	case XIW_MEM_BAD_PD:
+		return XIW_INV_BAD_PD;
+	default:
+		return XIW_INV_BAD_STAG;
+	}
+}
+
+static enum xiw_cause place_deliver(struct xiw_qp *qp, const struct xiw_rdmap_op *op,
+				    const struct xiw_headers *hdr, u32 message_len)
+{
+	struct xiw_cqe cqe = {
+		.wr_id = qp->rx.recv->wr_id,
+		.status = IB_WC_SUCCESS,
+		.opcode = XIW_WC_RECV,
+		.byte_len = message_len,
+		.solicited = op->solicited,
+	};
+	enum xiw_cause cause;
+
+	if (op->invalidates) {
+		cqe.imm_inv = be32_to_cpu(hdr->untagged.inv_stag);
+		cqe.flags = XIW_WC_WITH_INV;
+		cause = place_invalidate(qp, cqe.imm_inv);
+		if (cause)
+			return cause;
+	}
+	qp->rx.msn[DDP_QN_SEND]++;
+	qp->rx.recv_busy = false;
+	xiw_qp_complete_recv(qp, &cqe);
+	return XIW_OK;
+}
+
+/* Segments of one message come in any order of MO; the last one is highest (RFC 5041 5.3). */
+static enum xiw_cause place_send(struct xiw_qp *qp, const struct xiw_rdmap_op *op,
+				 const struct xiw_headers *hdr, u32 len,
+				 struct xiw_cursor *payload)
+{
+	u64 mo = be32_to_cpu(hdr->untagged.mo);
+	enum xiw_cause cause;
+
+	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_SEND])
+		return XIW_BAD_MSN;
+	cause = place_find_recv(qp);
+	if (unlikely(cause))
+		return cause;
+	if (unlikely(mo > qp->rx.recv->length))
+		return place_recv_failed(qp, IB_WC_LOC_LEN_ERR, XIW_BAD_MO);
+	if (unlikely(mo + len > qp->rx.recv->length))
+		return place_recv_failed(qp, IB_WC_LOC_LEN_ERR, XIW_MESSAGE_TOO_LONG);
+	if (unlikely(place_scatter(qp, mo, len, payload)))
+		return place_recv_failed(qp, IB_WC_LOC_PROT_ERR, XIW_LOCAL_FAULT);
+	if (hdr->ctrl.ddp & DDP_LAST)
+		return place_deliver(qp, op, hdr, mo + len);
+	return XIW_OK;
+}
+
+/* RFC 5040 section 5.2.1: the whole range is judged before anything is answered. */
+static enum xiw_cause place_judge_source(struct xiw_qp *qp, const struct xiw_irq_entry *irq)
+{
+	enum xiw_mem_fault fault;
+	struct xiw_mr *mr;
+
+	if (!irq->size)
+		return XIW_OK;
+	fault = xiw_mr_get(&mr, qp->ibqp.pd, irq->src_stag, irq->src_to, irq->size,
+			   IB_ACCESS_REMOTE_READ);
+	if (!fault)
+		xiw_mr_put(mr);
+	return xiw_source_fault(fault);
+}
+
+static enum xiw_cause place_read_req(struct xiw_qp *qp, const struct xiw_headers *hdr)
+{
+	const struct xiw_read_req *req = &hdr->read;
+	struct xiw_irq_entry irq = {
+		.msn = be32_to_cpu(hdr->untagged.msn),
+		.sink_stag = be32_to_cpu(req->sink_stag),
+		.sink_to = be64_to_cpu(req->sink_to),
+		.size = be32_to_cpu(req->size),
+		.src_stag = be32_to_cpu(req->src_stag),
+		.src_to = be64_to_cpu(req->src_to),
+	};
+	enum xiw_cause cause;
+
+	if (irq.msn != qp->rx.msn[DDP_QN_READ])
+		return XIW_BAD_MSN;
+	if (hdr->untagged.mo)
+		return XIW_BAD_MO;
+	if (!(hdr->ctrl.ddp & DDP_LAST))
+		return XIW_BAD_LENGTH;
+	if (qp->irq.used == qp->irq.size)
+		return XIW_IRD_EXCEEDED;
+	cause = place_judge_source(qp, &irq);
+	if (cause)
+		return cause;
+	qp->rx.msn[DDP_QN_READ]++;
+	qp->irq_slots[xiw_fifo_at(&qp->irq, qp->irq.used++)] = irq;
+	WRITE_ONCE(qp->tx.blocked, false);
+	qp->rx.kick = true;
+	return XIW_OK;
+}
+
+/* The peer has ended the stream; it is not answered in kind (RFC 5040 section 5.4). */
+static enum xiw_cause place_terminate(struct xiw_qp *qp, const struct xiw_headers *hdr)
+{
+	trace_xiw_rx_terminate(qp->qpn, hdr->term.layer_etype, hdr->term.code);
+	xiw_stat_inc(qp->dev, XIW_STAT_RX_TERMINATES);
+	xiw_qp_lost(qp);
+	xiw_qp_report(qp, hdr->term.layer_etype >> 4, hdr->term.layer_etype & 0xf);
+	return XIW_OK;
+}
+
+static bool place_is_terminate(const struct xiw_headers *hdr, u32 ulpdu_len)
+{
+	return ulpdu_len >= sizeof(hdr->ctrl) &&
+	       (hdr->ctrl.rdmap & RDMAP_OPCODE_MASK) == RDMAP_TERMINATE;
+}
+
+enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
+			 struct xiw_cursor *at)
+{
+	const struct xiw_rdmap_op *op;
+	struct xiw_cursor payload = *at;
+	enum xiw_cause cause;
+	u32 hdr_len;
+
+	op = xiw_ddp_check(hdr, ulpdu_len, &cause);
+	if (unlikely(!op)) {
+		if (!place_is_terminate(hdr, ulpdu_len))
+			return cause;
+		xiw_qp_lost(qp);	/* malformed, but its meaning is clear */
+		return XIW_OK;
+	}
+	hdr_len = op->tagged ? sizeof(hdr->tagged) : sizeof(hdr->untagged);
+	payload.seq += sizeof(hdr->mpa) + hdr_len;
+	switch (hdr->ctrl.rdmap & RDMAP_OPCODE_MASK) {
+	case RDMAP_WRITE:
+		cause = place_write(qp, hdr, ulpdu_len - hdr_len, &payload);
+		break;
+	case RDMAP_READ_RESP:
+		cause = place_read_resp(qp, hdr, ulpdu_len - hdr_len, &payload);
+		break;
+	case RDMAP_READ_REQ:
+		cause = place_read_req(qp, hdr);
+		break;
+	case RDMAP_TERMINATE:
+		cause = place_terminate(qp, hdr);
+		break;
+	case RDMAP_SEND:
+	case RDMAP_SEND_SE:
+	case RDMAP_SEND_INV:
+	case RDMAP_SEND_SE_INV:
+		cause = place_send(qp, op, hdr, ulpdu_len - hdr_len, &payload);
+		break;
+	default:	/* known, but not spoken here yet */
+		return XIW_BAD_OPCODE;
+	}
+	*at = payload;
+	return cause;
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* post.c - from a posted work request to a judged copy of it */
+
+#include <linux/sched/clock.h>
+
+#include "ep.h"
+#include "mem.h"
+#include "post.h"
+#include "tx.h"
+#include "worker.h"
+
+/* This many doorbells in a row without an answer, each this soon after the last: a stream. */
+#define POST_STREAM_DOORBELLS	4
+#define POST_STREAM_NS		(200 * NSEC_PER_USEC)
+
+/*
+ * Taking
+ */
+
+static int post_judge_inline(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
+{
+	if (cur->opcode == XIW_OP_READ || cur->num_sge)
+		return -EINVAL;
+	return cur->inline_len > qp->cap.max_inline_data ? -EMSGSIZE : 0;
+}
+
+static int post_judge_sges(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
+{
+	u32 limit = cur->opcode == XIW_OP_READ ? XIW_MAX_SGE_RD : qp->cap.max_send_sge;
+
+	return cur->num_sge > limit || cur->inline_len ? -EINVAL : 0;
+}
+
+/* Judges the header of the private copy; on success says how much data belongs to it. */
+static int post_judge_header(const struct xiw_qp *qp, const struct xiw_send_slot *cur, u32 *data)
+{
+	int ret;
+
+	switch (cur->opcode) {
+	case XIW_OP_WRITE:
+	case XIW_OP_SEND:
+	case XIW_OP_SEND_INV:
+	case XIW_OP_READ:
+		break;
+	case XIW_OP_LOCAL_INV:
+		*data = 0;
+		return cur->num_sge || cur->inline_len ? -EINVAL : 0;
+	default:
+		return -EINVAL;
+	}
+	if (cur->flags & XIW_SEND_INLINE) {
+		ret = post_judge_inline(qp, cur);
+		*data = cur->inline_len;
+	} else {
+		ret = post_judge_sges(qp, cur);
+		*data = cur->num_sge * sizeof(struct xiw_sge);
+	}
+	return ret;
+}
+
+static u64 post_payload(const struct xiw_send_slot *cur)
+{
+	u64 len = cur->inline_len;
+	unsigned int i;
+
+	for (i = 0; i < cur->num_sge; i++)
+		len += cur->sge[i].length;
+	return len;
+}
+
+int xiw_send_take(struct xiw_qp *qp)
+{
+	struct xiw_send_slot *cur = qp->tx.cur;
+	u32 ready = xiw_ring_ready(&qp->sq);
+	struct xiw_send_wr *wr;
+	const void *slot;
+	u64 payload;
+	u32 data;
+	int ret;
+
+	if (!ready)
+		return -ENOENT;
+	if (ready == XIW_RING_BROKEN)
+		return -EPROTO;
+	slot = xiw_ring_slot(&qp->sq, qp->sq.taken);
+	memcpy(cur, slot, XIW_SLOT_HEADER);
+	barrier();	/* judge the copy, never the slot */
+	wr = xiw_qp_wr(qp, qp->sq.taken++);
+	*wr = (struct xiw_send_wr){
+		.wr_id = cur->wr_id,
+		.opcode = cur->opcode,
+		.flags = cur->flags | (qp->sig_all ? XIW_SEND_SIGNALED : 0),
+	};
+	ret = post_judge_header(qp, cur, &data);
+	if (ret)
+		return ret;
+	memcpy(cur->data, slot + XIW_SLOT_HEADER, data);
+	barrier();
+	payload = post_payload(cur);
+	if (payload > XIW_MAX_MESSAGE)
+		return -EMSGSIZE;
+	qp->tx.cur_len = payload;
+	qp->tx.cur_sent = 0;
+	wr->byte_len = payload;
+	return 0;
+}
+
+/*
+ * Doorbells
+ */
+
+/* Whether the caller had better go on posting while a worker sends. */
+static bool post_streams(struct xiw_qp *qp)
+{
+	u64 now = local_clock();
+	bool close = now - qp->doorbell_ns < POST_STREAM_NS;
+
+	qp->doorbell_ns = now;
+	WRITE_ONCE(qp->doorbells, close ? READ_ONCE(qp->doorbells) + 1 : 0);
+	if (num_online_cpus() == 1)
+		return false;
+	return READ_ONCE(qp->doorbells) >= POST_STREAM_DOORBELLS ||
+	       (close && READ_ONCE(qp->reads.used) > 1);
+}
+
+static void post_doorbell(struct xiw_qp *qp)
+{
+	struct xiw_ep *ep;
+	struct sock *sk;
+	bool more;
+
+	xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
+	if (post_streams(qp)) {
+		xiw_worker_queue(qp);
+		return;
+	}
+	sk = xiw_qp_lock_sock(qp, &ep);
+	if (!sk) {
+		xiw_qp_flush(qp);
+		return;
+	}
+	xiw_stat_inc(qp->dev, XIW_STAT_TX_INLINE);
+	more = xiw_tx_run(qp, sk, XIW_TX_BUDGET_INLINE);
+	xiw_qp_unlock_sock(sk, ep);
+	if (more)
+		xiw_worker_queue(qp);
+}
+
+/*
+ * Posting by kernel consumers
+ */
+
+static int post_opcode(enum ib_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IB_WR_RDMA_WRITE:
+		return XIW_OP_WRITE;
+	case IB_WR_SEND:
+		return XIW_OP_SEND;
+	case IB_WR_SEND_WITH_INV:
+		return XIW_OP_SEND_INV;
+	case IB_WR_RDMA_READ:
+		return XIW_OP_READ;
+	case IB_WR_LOCAL_INV:
+		return XIW_OP_LOCAL_INV;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static u8 post_flags(int flags)
+{
+	return (flags & IB_SEND_FENCE ? XIW_SEND_FENCE : 0) |
+	       (flags & IB_SEND_SIGNALED ? XIW_SEND_SIGNALED : 0) |
+	       (flags & IB_SEND_SOLICITED ? XIW_SEND_SOLICITED : 0) |
+	       (flags & IB_SEND_INLINE ? XIW_SEND_INLINE : 0);
+}
+
+/* Inline data of a kernel consumer lies at plain kernel addresses. */
+static int post_fill_inline(const struct xiw_qp *qp, struct xiw_send_slot *slot,
+			    const struct ib_send_wr *wr)
+{
+	u32 len = 0;
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++) {
+		if (wr->sg_list[i].length > qp->cap.max_inline_data - len)
+			return -EINVAL;
+		memcpy(slot->data + len, (void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		len += wr->sg_list[i].length;
+	}
+	slot->inline_len = len;
+	return 0;
+}
+
+static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
+		     const struct ib_send_wr *wr)
+{
+	int opcode = post_opcode(wr->opcode);
+	int i;
+
+	if (opcode < 0)
+		return opcode;
+	if (wr->num_sge > qp->cap.max_send_sge ||
+	    (opcode == XIW_OP_READ && wr->num_sge > XIW_MAX_SGE_RD))
+		return -EINVAL;
+	memset(slot, 0, XIW_SLOT_HEADER);
+	slot->wr_id = wr->wr_id;
+	slot->opcode = opcode;
+	slot->flags = post_flags(wr->send_flags);
+	if (opcode == XIW_OP_WRITE || opcode == XIW_OP_READ) {
+		slot->remote_addr = rdma_wr(wr)->remote_addr;
+		slot->rkey = rdma_wr(wr)->rkey;
+	} else if (opcode == XIW_OP_SEND_INV) {
+		slot->imm_inv = wr->ex.invalidate_rkey;
+	} else if (opcode == XIW_OP_LOCAL_INV) {
+		slot->rkey = wr->ex.invalidate_rkey;
+		return 0;
+	}
+	if (wr->send_flags & IB_SEND_INLINE)
+		return post_fill_inline(qp, slot, wr);
+	slot->num_sge = wr->num_sge;
+	for (i = 0; i < wr->num_sge; i++)
+		slot->sge[i] = (struct xiw_sge){
+			.addr = wr->sg_list[i].addr,
+			.length = wr->sg_list[i].length,
+			.lkey = wr->sg_list[i].lkey,
+		};
+	return 0;
+}
+
+static int post_send_kernel(struct xiw_qp *qp, const struct ib_send_wr *wr,
+			    const struct ib_send_wr **bad_wr)
+{
+	struct xiw_ring *sq = &qp->sq;
+	unsigned long flags;
+	int ret = 0;
+
+	spin_lock_irqsave(&qp->sq_post_lock, flags);
+	for (; wr; wr = wr->next) {
+		if (sq->posted - READ_ONCE(sq->returned) >= qp->cap.max_send_wr)
+			ret = -ENOMEM;
+		else
+			ret = post_fill(qp, xiw_ring_slot(sq, sq->posted), wr);
+		if (ret) {
+			*bad_wr = wr;
+			break;
+		}
+		smp_store_release(&sq->ctl->produced, ++sq->posted);
+	}
+	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
+
+	smp_mb();	/* pairs with the barrier in xiw_ring_unwatch() */
+	if (READ_ONCE(sq->ctl->flags) & XIW_NEED_DOORBELL)
+		xiw_worker_queue(qp);
+	return ret;
+}
+
+/**
+ * xiw_post_send - ib_post_send(); for a process: its doorbell
+ * @ibqp: the queue pair
+ * @wr: requests of a kernel consumer; NULL for a process, whose requests are in the ring
+ * @bad_wr: names the first that was refused; those before it are posted
+ *
+ * Context: any for kernel consumers, whose requests are sent by a worker; a process may sleep.
+ * Return: 0; -ENOMEM if the queue is full; -EINVAL or -EOPNOTSUPP for a request that cannot be.
+ */
+int xiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		  const struct ib_send_wr **bad_wr)
+{
+	struct xiw_qp *qp = to_xiw_qp(ibqp);
+
+	if (rdma_is_kernel_res(&ibqp->res))
+		return post_send_kernel(qp, wr, bad_wr);
+	*bad_wr = wr;
+	if (wr)
+		return -EINVAL;
+	post_doorbell(qp);
+	return 0;
+}
+
+/**
+ * xiw_post_recv - ib_post_recv(); for a process: its doorbell after the connection has ended
+ * @ibqp: the queue pair
+ * @wr: requests of a kernel consumer; NULL for a process
+ * @bad_wr: names the first that was refused; those before it are posted
+ *
+ * Context: any.
+ * Return: 0; -ENOMEM if the queue is full; -EINVAL for a request that cannot be, or with a shared
+ * receive queue.
+ */
+int xiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		  const struct ib_recv_wr **bad_wr)
+{
+	struct xiw_qp *qp = to_xiw_qp(ibqp);
+	unsigned long flags;
+	int ret = 0;
+
+	*bad_wr = wr;
+	if (ibqp->srq || (wr && !rdma_is_kernel_res(&ibqp->res)))
+		return -EINVAL;
+	if (wr) {
+		spin_lock_irqsave(&qp->rq_post_lock, flags);
+		ret = xiw_recv_post(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge, wr,
+				    bad_wr);
+		spin_unlock_irqrestore(&qp->rq_post_lock, flags);
+		smp_mb();	/* pairs with the barrier in xiw_ring_unwatch() */
+	}
+	if (READ_ONCE(qp->state) == XIW_QP_ERROR)
+		xiw_qp_flush(qp);
+	return ret;
+}

@@ -1,0 +1,759 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* qp.c - life of a queue pair */
+
+#include <linux/slab.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "ep.h"
+#include "mem.h"
+#include "qp.h"
+#include "tx.h"
+#include "worker.h"
+#include "trace.h"
+
+void xiw_qp_get(struct xiw_qp *qp)
+{
+	kref_get(&qp->ref);
+}
+
+static void qp_unused(struct kref *ref)
+{
+	complete(&container_of(ref, struct xiw_qp, ref)->unused);
+}
+
+void xiw_qp_put(struct xiw_qp *qp)
+{
+	kref_put(&qp->ref, qp_unused);
+}
+
+void xiw_qp_add_ref(struct ib_qp *ibqp)
+{
+	xiw_qp_get(to_xiw_qp(ibqp));
+}
+
+void xiw_qp_rem_ref(struct ib_qp *ibqp)
+{
+	xiw_qp_put(to_xiw_qp(ibqp));
+}
+
+/*
+ * The iw_cm asks with interrupts off and takes its reference before it lets them on again: that
+ * is the grace period for which xiw_qp_destroy() waits.
+ */
+struct ib_qp *xiw_qp_find(struct ib_device *ibdev, int qpn)
+{
+	struct xiw_qp *qp = xa_load(&to_xiw_device(ibdev)->qps, qpn);
+
+	return qp ? &qp->ibqp : NULL;
+}
+
+/*
+ * States
+ */
+
+static const u8 qp_moves[XIW_QP_NUM_STATES] = {
+	[XIW_QP_IDLE]	= BIT(XIW_QP_RTS) | BIT(XIW_QP_ERROR) | BIT(XIW_QP_IDLE),
+	[XIW_QP_RTS]	= BIT(XIW_QP_ERROR),
+	[XIW_QP_ERROR]	= BIT(XIW_QP_IDLE),
+};
+
+/* The only writer of qp->state. Return: false if there is no such move. */
+static bool xiw_qp_move(struct xiw_qp *qp, enum xiw_qp_state to)
+{
+	lockdep_assert_held(&qp->lock);
+
+	if (!(qp_moves[qp->state] & BIT(to)))
+		return false;
+	trace_xiw_qp_move(qp->qpn, qp->state, to);
+	WRITE_ONCE(qp->state, to);
+	return true;
+}
+
+/*
+ * Completions
+ */
+
+static enum xiw_wc_opcode qp_wc_opcode(u8 opcode)
+{
+	switch (opcode) {
+	case XIW_OP_WRITE:
+		return XIW_WC_WRITE;
+	case XIW_OP_READ:
+		return XIW_WC_READ;
+	case XIW_OP_LOCAL_INV:
+		return XIW_WC_LOCAL_INV;
+	default:
+		return XIW_WC_SEND;
+	}
+}
+
+static void qp_complete_send(struct xiw_qp *qp, const struct xiw_send_wr *wr)
+{
+	struct xiw_cqe cqe = {
+		.wr_id = wr->wr_id,
+		.qpn = qp->qpn,
+		.byte_len = wr->byte_len,
+		.vendor_err = wr->cause,
+		.status = wr->status,
+		.opcode = qp_wc_opcode(wr->opcode),
+	};
+
+	if (wr->status == IB_WC_SUCCESS && !(wr->flags & XIW_SEND_SIGNALED))
+		return;
+	if (xiw_cq_push(xiw_qp_send_cq(qp), &cqe) && qp->attached)
+		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
+}
+
+void xiw_qp_retire(struct xiw_qp *qp)
+{
+	u32 count = qp->sq.returned;
+
+	while (count != qp->sq.taken && xiw_qp_wr(qp, count)->done)
+		qp_complete_send(qp, xiw_qp_wr(qp, count++));
+	if (count != qp->sq.returned)
+		xiw_ring_return(&qp->sq, count - qp->sq.returned);
+}
+
+void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe)
+{
+	cqe->qpn = qp->qpn;
+	if (xiw_cq_push(xiw_qp_recv_cq(qp), cqe) && qp->attached)
+		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
+}
+
+void xiw_qp_fire(struct xiw_qp *qp)
+{
+	xiw_cq_fire(xiw_qp_send_cq(qp));
+	if (qp->ibqp.recv_cq != qp->ibqp.send_cq)
+		xiw_cq_fire(xiw_qp_recv_cq(qp));
+}
+
+/* Requests that were taken first, then those that the process or consumer has only posted. */
+static void qp_flush_sends(struct xiw_qp *qp)
+{
+	struct xiw_ring *sq = &qp->sq;
+	u32 ready = xiw_ring_unwatch(sq);
+	struct xiw_send_wr *wr;
+	u32 end;
+
+	if (ready == XIW_RING_BROKEN)
+		ready = 0;
+	for (end = sq->taken + ready; sq->returned != end; xiw_ring_return(sq, 1)) {
+		wr = xiw_qp_wr(qp, sq->returned);
+		if (sq->returned == sq->taken) {
+			const struct xiw_send_slot *slot = xiw_ring_slot(sq, sq->taken++);
+
+			*wr = (struct xiw_send_wr){
+				.wr_id = READ_ONCE(slot->wr_id),
+				.opcode = READ_ONCE(slot->opcode),
+			};
+		}
+		if (!wr->done)
+			wr->status = IB_WC_WR_FLUSH_ERR;
+		qp_complete_send(qp, wr);
+	}
+}
+
+static void qp_flush_recvs(struct xiw_qp *qp)
+{
+	struct xiw_cqe cqe = { .status = IB_WC_WR_FLUSH_ERR, .opcode = XIW_WC_RECV };
+	struct xiw_ring *rq = &qp->rq;
+	u32 ready;
+
+	if (qp->rx.recv_busy) {
+		qp->rx.recv_busy = false;
+		cqe.wr_id = qp->rx.recv->wr_id;
+		xiw_qp_complete_recv(qp, &cqe);
+	}
+	if (!rq->entries)
+		return;
+	ready = xiw_ring_unwatch(rq);
+	if (ready == XIW_RING_BROKEN)
+		return;
+	for (; ready; ready--) {
+		const struct xiw_recv_slot *slot = xiw_ring_slot(rq, rq->taken++);
+
+		cqe.wr_id = READ_ONCE(slot->wr_id);
+		xiw_ring_return(rq, 1);
+		xiw_qp_complete_recv(qp, &cqe);
+	}
+}
+
+/* What came to pass before goes first; the rest is flushed. */
+static void qp_flush_locked(struct xiw_qp *qp)
+{
+	lockdep_assert_held(&qp->lock);
+
+	xiw_qp_retire(qp);
+	qp_flush_sends(qp);
+	qp_flush_recvs(qp);
+}
+
+void xiw_qp_flush(struct xiw_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->state == XIW_QP_ERROR && !qp->attached)
+		qp_flush_locked(qp);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	xiw_qp_fire(qp);
+}
+
+/*
+ * Faults
+ */
+
+void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event)
+{
+	struct ib_event ev = {
+		.device = qp->ibqp.device,
+		.element.qp = &qp->ibqp,
+		.event = event,
+	};
+
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&ev, qp->ibqp.qp_context);
+}
+
+void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype)
+{
+	if (layer == TERM_MPA || etype == 0)
+		xiw_qp_event(qp, IB_EVENT_QP_FATAL);
+	else if (etype == 1)
+		xiw_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
+	else
+		xiw_qp_event(qp, IB_EVENT_QP_REQ_ERR);
+}
+
+/* Return: true for the first call after the stream was open. */
+static bool qp_stop(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_headers *fault)
+{
+	unsigned long flags;
+	bool first;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	first = qp->attached && xiw_qp_move(qp, XIW_QP_ERROR);
+	if (first) {
+		qp->rx.cause = cause;
+		qp->rx.fault_known = fault;
+		if (fault)
+			qp->rx.fault = *fault;
+		WRITE_ONCE(qp->tx.blocked, true);
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return first;
+}
+
+void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_headers *fault)
+{
+	if (!qp_stop(qp, cause, fault))
+		return;
+	xiw_stat_inc(qp->dev, XIW_STAT_CAUSES + cause);
+	trace_xiw_qp_fail(qp->qpn, xiw_causes[cause].name);
+	/* A local fault is told by the work request that completes with it. */
+	if (cause != XIW_LOCAL_FAULT && cause != XIW_LOCAL_ABORT)
+		xiw_qp_report(qp, xiw_causes[cause].layer, xiw_causes[cause].etype);
+	xiw_ep_wake(qp->ep, XIW_EP_EV_FAILED);
+}
+
+void xiw_qp_lost(struct xiw_qp *qp)
+{
+	if (qp_stop(qp, XIW_OK, NULL))
+		xiw_ep_wake(qp->ep, XIW_EP_EV_FAILED);
+}
+
+/*
+ * The socket
+ */
+
+struct sock *xiw_qp_lock_sock(struct xiw_qp *qp, struct xiw_ep **epp)
+{
+	struct xiw_ep *ep = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->attached) {
+		ep = qp->ep;
+		xiw_ep_get(ep);
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	if (!ep)
+		return NULL;
+	lock_sock(ep->sk);
+	if (qp->attached && qp->ep == ep) {
+		*epp = ep;
+		return ep->sk;
+	}
+	xiw_qp_unlock_sock(ep->sk, ep);
+	return NULL;
+}
+
+void xiw_qp_unlock_sock(struct sock *sk, struct xiw_ep *ep)
+{
+	release_sock(sk);
+	xiw_ep_put(ep);
+}
+
+static int qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
+{
+	struct xiw_irq_entry *irq = kvcalloc(max(ird, 1), sizeof(*irq), GFP_KERNEL);
+	struct xiw_read *reads = kvcalloc(max(ord, 1), sizeof(*reads), GFP_KERNEL);
+
+	if (!irq || !reads) {
+		kvfree(irq);
+		kvfree(reads);
+		return -ENOMEM;
+	}
+	kvfree(qp->irq_slots);
+	kvfree(qp->read_slots);
+	qp->irq_slots = irq;
+	qp->read_slots = reads;
+	qp->irq = (struct xiw_fifo){ .size = ird };
+	qp->reads = (struct xiw_fifo){ .size = ord };
+	qp->ird = ird;
+	qp->ord = ord;
+	return 0;
+}
+
+static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *terms, bool initiator)
+{
+	struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_recv *recv = qp->rx.recv;
+	unsigned int qn;
+
+	qp->tx = (struct xiw_tx){
+		.cur = cur,
+		.crc = terms->crc,
+		.hold = !initiator,
+		.blocked = !initiator,
+	};
+	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc, .first = true };
+	for (qn = 0; qn < DDP_NUM_QN; qn++) {
+		qp->tx.msn[qn] = 1;
+		qp->rx.msn[qn] = 1;
+	}
+}
+
+int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
+		  const struct xiw_mpa_terms *terms, bool initiator)
+{
+	unsigned long flags;
+	int ret;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	/* Nobody else touches these: the endpoint has claimed the queue pair. */
+	ret = qp_alloc_fifos(qp, terms->ird, terms->ord);
+	if (ret)
+		return ret;
+	qp_start_streams(qp, terms, initiator);
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->ep != ep || !xiw_qp_move(qp, XIW_QP_RTS))
+		ret = -EINVAL;
+	else
+		qp->attached = true;
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return ret;
+}
+
+bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest)
+{
+	unsigned long flags;
+	bool attached;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	spin_lock_irqsave(&qp->lock, flags);
+	attached = qp->attached;
+	if (attached) {
+		qp->attached = false;
+		xiw_qp_move(qp, XIW_QP_ERROR);
+		WRITE_ONCE(qp->tx.blocked, true);
+		*rest = qp->tx.batch;
+		qp->tx.batch = (struct xiw_batch){};
+		qp_flush_locked(qp);
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	if (attached)
+		xiw_qp_fire(qp);
+	return attached;
+}
+
+int xiw_qp_claim(struct xiw_qp *qp, struct xiw_ep *ep)
+{
+	struct xiw_ep *old = NULL;
+	unsigned long flags;
+	int ret = 0;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->state != XIW_QP_IDLE || qp->claimed) {
+		ret = -EINVAL;
+	} else {
+		old = qp->ep;
+		xiw_ep_get(ep);
+		qp->ep = ep;
+		qp->claimed = true;
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	if (old)
+		xiw_ep_put(old);
+	return ret;
+}
+
+void xiw_qp_unclaim(struct xiw_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	qp->claimed = false;
+	spin_unlock_irqrestore(&qp->lock, flags);
+}
+
+/* Return: the endpoint that has claimed @qp, with a reference, or NULL. */
+static struct xiw_ep *qp_endpoint(struct xiw_qp *qp)
+{
+	struct xiw_ep *ep = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->claimed) {
+		ep = qp->ep;
+		xiw_ep_get(ep);
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return ep;
+}
+
+/* Ends the connection, if there is one, and leaves the queue pair in ERROR. */
+static void qp_end(struct xiw_qp *qp, enum xiw_cause cause)
+{
+	struct xiw_ep *ep = qp_endpoint(qp);
+	unsigned long flags;
+
+	if (ep) {
+		xiw_ep_end(ep, cause);
+		xiw_ep_put(ep);
+	}
+	spin_lock_irqsave(&qp->lock, flags);
+	if (!qp->attached && qp->state != XIW_QP_ERROR)
+		xiw_qp_move(qp, XIW_QP_ERROR);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	xiw_qp_flush(qp);
+}
+
+/*
+ * Create and destroy
+ */
+
+/* Sizes of the rings, from what the consumer wants to what it gets. */
+static int qp_size(struct xiw_qp *qp, const struct ib_qp_init_attr *attr, u32 *rq_slot_size)
+{
+	struct ib_qp_cap *cap = &qp->cap;
+	u32 data;
+
+	*cap = attr->cap;
+	if (cap->max_send_wr > XIW_MAX_QP_WR || cap->max_send_sge > XIW_MAX_SGE ||
+	    cap->max_inline_data > XIW_MAX_INLINE)
+		return -EINVAL;
+	if (attr->srq) {
+		cap->max_recv_wr = 0;
+		cap->max_recv_sge = 0;
+	}
+	if (cap->max_recv_wr > XIW_MAX_QP_WR || cap->max_recv_sge > XIW_MAX_SGE)
+		return -EINVAL;
+
+	data = max_t(u32, cap->max_send_sge * sizeof(struct xiw_sge), cap->max_inline_data);
+	qp->sq_slot_size = max(roundup_pow_of_two(XIW_SLOT_HEADER + data), XIW_SLOT_MIN);
+	cap->max_inline_data = min(qp->sq_slot_size - XIW_SLOT_HEADER, XIW_MAX_INLINE);
+	qp->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1u));
+	*rq_slot_size = roundup_pow_of_two(sizeof(struct xiw_recv_slot) +
+					   max(cap->max_recv_sge, 1u) * sizeof(struct xiw_sge) -
+					   sizeof(struct xiw_sge));
+	return 0;
+}
+
+static int qp_alloc_rings(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
+			  struct ib_udata *udata, struct xiw_create_qp_resp *resp)
+{
+	struct ib_ucontext *uctx = xiw_udata_context(udata);
+	struct xiw_qp_ctl *ctl;
+	u32 rq_entries, rq_slot_size;
+	int ret;
+
+	ret = qp_size(qp, attr, &rq_slot_size);
+	if (ret)
+		return ret;
+	rq_entries = attr->srq ? 0 : roundup_pow_of_two(max(qp->cap.max_recv_wr, 1u));
+	resp->sq_offset = sizeof(*ctl);
+	resp->rq_offset = resp->sq_offset + qp->sq_entries * qp->sq_slot_size;
+	qp->area = xiw_area_create(resp->rq_offset + (size_t)rq_entries * rq_slot_size, uctx);
+	if (IS_ERR(qp->area))
+		return PTR_ERR(qp->area);
+	ctl = qp->area->mem;
+	xiw_ring_init(&qp->sq, &ctl->sq, (void *)ctl + resp->sq_offset, qp->sq_entries,
+		      qp->sq_slot_size);
+	if (rq_entries) {
+		xiw_ring_init(&qp->rq, &ctl->rq, (void *)ctl + resp->rq_offset, rq_entries,
+			      rq_slot_size);
+		/* Receives are looked for when a message comes: no doorbells. */
+		xiw_ring_watch(&qp->rq);
+	}
+	resp->map_key = uctx ? xiw_area_key(qp->area) : 0;
+	resp->map_len = qp->area->len;
+	resp->qpn = qp->qpn;
+	resp->sq_entries = qp->sq_entries;
+	resp->sq_slot_size = qp->sq_slot_size;
+	resp->max_inline = qp->cap.max_inline_data;
+	resp->rq_entries = rq_entries;
+	resp->rq_slot_size = rq_slot_size;
+	return 0;
+}
+
+static void qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata)
+{
+	if (!IS_ERR_OR_NULL(qp->area))
+		xiw_area_destroy(qp->area, xiw_udata_context(udata));
+	kvfree(qp->sq_wrs);
+	kvfree(qp->irq_slots);
+	kvfree(qp->read_slots);
+	kfree(qp->tx.cur);
+	kfree(qp->rx.recv);
+}
+
+static int qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
+			   struct ib_udata *udata, struct xiw_create_qp_resp *resp)
+{
+	int ret = qp_alloc_rings(qp, attr, udata, resp);
+
+	if (ret)
+		return ret;
+	qp->sq_wrs = kvcalloc(qp->sq_entries, sizeof(*qp->sq_wrs), GFP_KERNEL);
+	qp->tx.cur = kmalloc(qp->sq_slot_size, GFP_KERNEL);
+	qp->rx.recv = kmalloc(sizeof(*qp->rx.recv), GFP_KERNEL);
+	return qp->sq_wrs && qp->tx.cur && qp->rx.recv ? 0 : -ENOMEM;
+}
+
+/**
+ * xiw_qp_create - ib_create_qp()
+ * @ibqp: the queue pair, allocated by the core
+ * @attr: what is wanted; the sizes granted go back in it
+ * @udata: of the process, or NULL
+ *
+ * Return: 0; -EOPNOTSUPP for other types than RC or for flags; -EINVAL for sizes beyond the
+ * limits of the device; -ENOMEM.
+ */
+int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
+{
+	struct xiw_qp *qp = to_xiw_qp(ibqp);
+	struct xiw_device *dev = to_xiw_device(ibqp->device);
+	struct xiw_create_qp_resp resp = {};
+	int ret;
+
+	if (attr->qp_type != IB_QPT_RC || attr->create_flags)
+		return -EOPNOTSUPP;
+	qp->dev = dev;
+	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
+	kref_init(&qp->ref);
+	init_completion(&qp->unused);
+	spin_lock_init(&qp->lock);
+	spin_lock_init(&qp->sq_post_lock);
+	spin_lock_init(&qp->rq_post_lock);
+	qp->attr_state = IB_QPS_RESET;
+
+	ret = xa_alloc_cyclic(&dev->qps, &qp->qpn, NULL, XA_LIMIT(2, 0xffffff), &dev->next_qpn,
+			      GFP_KERNEL);
+	if (ret < 0)
+		return ret;
+	ret = qp_alloc_memory(qp, attr, udata, &resp);
+	if (!ret && udata)
+		ret = ib_respond_udata(udata, resp);
+	if (ret) {
+		xa_erase(&dev->qps, qp->qpn);
+		qp_free_memory(qp, udata);
+		return ret;
+	}
+	attr->cap = qp->cap;
+	ibqp->qp_num = qp->qpn;
+	/* Only now can anybody find it. */
+	xa_store(&dev->qps, qp->qpn, qp, GFP_KERNEL);
+	return 0;
+}
+
+/**
+ * xiw_qp_destroy - ib_destroy_qp()
+ * @ibqp: the queue pair
+ * @udata: of the process, or NULL
+ *
+ * 1. Nobody finds it any more, and who did find it has taken a reference (xiw_qp_find()).
+ * 2. The connection ends; the endpoint gives its reference back and tells the iw_cm.
+ * 3. All references are awaited.
+ * 4. Memory goes.
+ *
+ * Who may still be running: a worker (holds a reference, finds no socket), socket callbacks (none
+ * after detach), the iw_cm (gives its reference back when it hears of the end).
+ *
+ * Return: 0.
+ */
+int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct xiw_qp *qp = to_xiw_qp(ibqp);
+
+	xa_erase(&qp->dev->qps, qp->qpn);
+	synchronize_rcu_expedited();
+	qp_end(qp, XIW_LOCAL_ABORT);
+	xiw_qp_put(qp);
+	wait_for_completion(&qp->unused);
+	if (qp->ep)
+		xiw_ep_put(qp->ep);
+	qp_free_memory(qp, udata);
+	return 0;
+}
+
+/*
+ * Modify and query
+ */
+
+/* Return: 0, or -EINVAL while a connection holds it. What was posted is forgotten. */
+static int qp_reset(struct xiw_qp *qp)
+{
+	unsigned long flags;
+	int ret = -EINVAL;
+	u32 ready;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (!qp->claimed && !qp->attached && xiw_qp_move(qp, XIW_QP_IDLE)) {
+		ready = xiw_ring_ready(&qp->sq);
+		if (ready != XIW_RING_BROKEN) {
+			qp->sq.taken += ready;
+			xiw_ring_return(&qp->sq, qp->sq.taken - qp->sq.returned);
+		}
+		if (qp->rq.entries) {
+			ready = xiw_ring_ready(&qp->rq);
+			if (ready != XIW_RING_BROKEN) {
+				qp->rq.taken += ready;
+				xiw_ring_return(&qp->rq, ready);
+			}
+			xiw_ring_watch(&qp->rq);
+		}
+		qp->attr_state = IB_QPS_RESET;
+		ret = 0;
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return ret;
+}
+
+static int qp_prepare(struct xiw_qp *qp, enum ib_qp_state to)
+{
+	unsigned long flags;
+	int ret = -EINVAL;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->state == XIW_QP_IDLE && to != IB_QPS_RTS) {
+		qp->attr_state = to;
+		ret = 0;
+	} else if (qp->state == XIW_QP_RTS) {
+		ret = 0;
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return ret;
+}
+
+static int qp_modify_state(struct xiw_qp *qp, enum ib_qp_state to)
+{
+	struct xiw_ep *ep;
+
+	switch (to) {
+	case IB_QPS_RESET:
+		return qp_reset(qp);
+	case IB_QPS_INIT:
+	case IB_QPS_RTR:
+	case IB_QPS_RTS:	/* only a connection leads there */
+		return qp_prepare(qp, to);
+	case IB_QPS_SQD:
+		ep = qp_endpoint(qp);
+		if (!ep)
+			return -EINVAL;
+		xiw_ep_end(ep, XIW_OK);
+		xiw_ep_put(ep);
+		return 0;
+	case IB_QPS_SQE:
+	case IB_QPS_ERR:
+		qp_end(qp, XIW_LOCAL_ABORT);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/**
+ * xiw_qp_modify - ib_modify_qp()
+ * @ibqp: the queue pair
+ * @attr: new attributes
+ * @mask: which of them
+ * @udata: unused
+ *
+ * RTS is entered by connecting only. SQD closes the connection in good order, ERR with a Terminate.
+ *
+ * Return: 0, -EINVAL for a move that the state does not allow, -EOPNOTSUPP for extended attributes.
+ */
+int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+{
+	struct xiw_qp *qp = to_xiw_qp(ibqp);
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		qp->access = attr->qp_access_flags;
+	return mask & IB_QP_STATE ? qp_modify_state(qp, attr->qp_state) : 0;
+}
+
+static enum ib_qp_state qp_verbs_state(const struct xiw_qp *qp)
+{
+	switch (READ_ONCE(qp->state)) {
+	case XIW_QP_RTS:
+		return IB_QPS_RTS;
+	case XIW_QP_ERROR:
+		return IB_QPS_ERR;
+	default:
+		return qp->attr_state;
+	}
+}
+
+/**
+ * xiw_qp_query - ib_query_qp()
+ * @ibqp: the queue pair
+ * @attr: result
+ * @mask: ignored, all is filled in
+ * @init_attr: result
+ *
+ * Return: 0.
+ */
+int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init_attr)
+{
+	struct xiw_qp *qp = to_xiw_qp(ibqp);
+
+	*attr = (struct ib_qp_attr){
+		.qp_state = qp_verbs_state(qp),
+		.cur_qp_state = qp_verbs_state(qp),
+		.path_mtu = ib_mtu_int_to_enum(qp->dev->netdev->mtu),
+		.qp_access_flags = qp->access,
+		.cap = qp->cap,
+		.max_rd_atomic = qp->ord,
+		.max_dest_rd_atomic = qp->ird,
+		.port_num = 1,
+	};
+	*init_attr = (struct ib_qp_init_attr){
+		.event_handler = ibqp->event_handler,
+		.qp_context = ibqp->qp_context,
+		.send_cq = ibqp->send_cq,
+		.recv_cq = ibqp->recv_cq,
+		.srq = ibqp->srq,
+		.cap = qp->cap,
+		.sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+	};
+	return 0;
+}

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* qp.h - life of a queue pair, table of its states, the Locking text */
+#ifndef XIW_QP_H
+#define XIW_QP_H
+
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/xiw-abi.h>
+#include <net/sock.h>
+
+#include "batch.h"
+#include "cq.h"
+#include "device.h"
+#include "mpa.h"
+#include "ring.h"
+#include "srq.h"
+#include "terminate.h"
+#include "wire.h"
+
+struct xiw_ep;
+
+/*
+ * Locking
+ *
+ * From the outermost in:
+ *
+ *   ep->lock        mutex: one connection's state machine (cm.c)
+ *   socket lock     lock_sock() in process context, the socket's spinlock in
+ *                   softirq: all progress of a connected queue pair, that is
+ *                   xiw_qp.tx, .rx, .sq, .rq, .sq_wrs, .reads, .irq
+ *   qp->lock        spinlock, any context: .state, .ep, and the progress above
+ *                   while no socket is attached
+ *   cq->lock, srq->lock, qp->sq_post_lock, qp->rq_post_lock, worker->lock
+ *                   leaves, any context
+ *
+ * So there is no lock of our own on the data path: whoever sends or receives
+ * holds the socket, and with it the queue pair. This also makes sure that a
+ * queue pair has one transmitter at a time.
+ *
+ * Attach and detach hold both the socket lock and qp->lock and change
+ * .attached; so either lock alone is enough to read it, and whoever holds
+ * the socket lock and sees it set may go on. Whoever holds qp->lock and sees it
+ * clear owns the progress: that is how work requests are flushed that are posted
+ * after the connection has ended.
+ *
+ * In a context that must not sleep the socket lock cannot be taken; the queue
+ * pair is handed to a worker then (xiw_worker_queue()).
+ */
+
+/**
+ * enum xiw_qp_state - where a queue pair is in its life
+ *
+ *              attach           fault, disconnect, peer's FIN
+ *      IDLE ----------> RTS -----------------------------+
+ *      |  ^                                              v
+ *      |  +---------------- told to reset ----------- ERROR
+ *      +------------------- told to ---------------------^
+ *
+ * IDLE stands for RESET, INIT and RTR of the verbs. In ERROR a Terminate may still be on its way,
+ * or the orderly close for which the verbs say SQD: the endpoint sees to that.
+ */
+enum xiw_qp_state {
+	XIW_QP_IDLE,
+	XIW_QP_RTS,
+	XIW_QP_ERROR,
+	XIW_QP_NUM_STATES
+};
+
+/**
+ * struct xiw_send_wr - a send work request between being taken and being completed
+ * @wr_id: as posted
+ * @byte_len: octets of payload
+ * @opcode: enum xiw_opcode
+ * @flags: XIW_SEND_*
+ * @done: what it asked for has happened; it completes when all earlier ones have
+ * @status: enum ib_wc_status
+ * @cause: enum xiw_cause behind a bad @status
+ */
+struct xiw_send_wr {
+	u64	wr_id;
+	u32	byte_len;
+	u8	opcode;
+	u8	flags;
+	u8	done:1;
+	u8	status;
+	u8	cause;
+};
+
+/**
+ * struct xiw_read - a Read that this end asked for
+ * @wr: count of its work request in the send queue
+ * @sink: where the data goes; what the Response must name, octet by octet
+ * @placed: octets that have come
+ * @opening: no work request asked for it: it opens the stream
+ */
+struct xiw_read {
+	u32		wr;
+	struct xiw_sge	sink;
+	u32		placed;
+	bool		opening;
+};
+
+/**
+ * struct xiw_irq_entry - a Read that the peer asked for
+ * @msn: number of the request
+ * @sink_stag: copied to the Response uninterpreted
+ * @sink_to: same
+ * @src_stag: the source
+ * @src_to: same
+ * @size: octets
+ * @sent: of these, that are on their way
+ */
+struct xiw_irq_entry {
+	u32	msn;
+	u32	sink_stag;
+	u64	sink_to;
+	u32	src_stag;
+	u64	src_to;
+	u32	size;
+	u32	sent;
+};
+
+/**
+ * struct xiw_fifo - counters of a FIFO in an array whose size is any number
+ * @size: entries
+ * @head: the oldest entry
+ * @used: entries in use
+ */
+struct xiw_fifo {
+	u16	size;
+	u16	head;
+	u16	used;
+};
+
+static inline u16 xiw_fifo_at(const struct xiw_fifo *fifo, u16 nth)
+{
+	return (fifo->head + nth) % fifo->size;
+}
+
+static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
+{
+	fifo->head = xiw_fifo_at(fifo, 1);
+	fifo->used--;
+}
+
+/**
+ * struct xiw_tx - transmit progress
+ * @batch: what TCP has not yet taken
+ * @running: a run is under way; set while TCP may call back into us
+ * @cur: private copy of the slot under way, of the size of a slot
+ * @busy: @cur is under way
+ * @cur_len: octets of payload of @cur
+ * @cur_sent: of these, staged
+ * @msn: next message number of each untagged queue
+ * @mulpdu: longest ULPDU now
+ * @full_fpdu: octets of an FPDU that fills a segment; 0 if none can
+ * @phase: octets staged since the last segment boundary that we know
+ * @crc: CRCs are generated
+ * @hold: responder: nothing may be sent before the first FPDU came (RFC 5044 section 7.1.2)
+ * @responses: the responses' turn
+ * @blocked: waits for an event other than a doorbell
+ */
+struct xiw_tx {
+	struct xiw_batch	batch;
+	bool			running;
+	struct xiw_send_slot	*cur;
+	bool			busy;
+	u32			cur_len;
+	u32			cur_sent;
+	u32			msn[DDP_NUM_QN];
+	u16			mulpdu;
+	u16			full_fpdu;
+	u32			phase;
+	bool			crc;
+	bool			hold;
+	bool			responses;
+	bool			blocked;
+};
+
+/**
+ * struct xiw_rx - receive progress
+ * @need: octets of the incomplete FPDU at the head of the socket's queue
+ * @msn: next message number due on each untagged queue
+ * @recv: receive request of the Send under way
+ * @recv_busy: @recv is in use
+ * @crc: CRCs are checked
+ * @first: no FPDU has come yet
+ * @peer_closed: the peer's FIN was seen
+ * @cause: first fault of the stream
+ * @fault: headers of the FPDU to blame, if one is
+ * @fault_known: @fault is valid
+ * @kick: something that came may allow to send
+ */
+struct xiw_rx {
+	u32			need;
+	u32			msn[DDP_NUM_QN];
+	struct xiw_recv		*recv;
+	bool			recv_busy;
+	bool			crc;
+	bool			first;
+	bool			peer_closed;
+	bool			kick;
+	enum xiw_cause		cause;
+	struct xiw_headers	fault;
+	bool			fault_known;
+};
+
+/**
+ * struct xiw_qp - one end of an iWARP connection
+ * @ibqp: what the core sees
+ * @dev: its device
+ * @qpn: number visible to the user, constant
+ * @ref: one for the user, one for each iw_cm_id, endpoint and worker that holds it
+ * @unused: completed by the last put
+ * @area: memory of both rings
+ * @cap: sizes that were granted
+ * @sig_all: every send request is signalled
+ * @sq_slot_size: octets
+ * @sq_entries: slots, at least @cap.max_send_wr
+ * @lock: see Locking
+ * @state: moved only by xiw_qp_move()
+ * @attr_state: what the verbs call it while IDLE: RESET, INIT or RTR
+ * @access: rights that the user gave, informative
+ * @ep: the endpoint of the connection, with a reference; kept until the next claim or destroy
+ * @claimed: @ep sets up or has a connection
+ * @attached: the socket of @ep drives this queue pair
+ * @ird: inbound Reads agreed
+ * @ord: outbound Reads agreed
+ * @sq: send ring
+ * @sq_wrs: a struct xiw_send_wr for each slot of @sq
+ * @rq: receive ring, unused with a shared one
+ * @reads: FIFO over @read_slots: Reads that wait for their Response
+ * @irq: FIFO over @irq_slots: Reads of the peer that wait to be answered
+ * @sq_post_lock: kernel consumers: producing side of @sq
+ * @rq_post_lock: ... of @rq
+ * @worker_flags: XIW_WORKER_*, atomic
+ * @worker_new: link in the list of a worker's newcomers
+ * @worker_entry: link in the worker's own list
+ * @worker_idle_ns: when the worker last found something to do
+ * @doorbells: rung in quick succession since the last FPDU came, guides who transmits
+ * @doorbell_ns: when the last one was rung
+ */
+struct xiw_qp {
+	struct ib_qp		ibqp;
+	struct xiw_device	*dev;
+	u32			qpn;
+	struct kref		ref;
+	struct completion	unused;
+	struct xiw_area		*area;
+	struct ib_qp_cap	cap;
+	bool			sig_all;
+	u32			sq_slot_size;
+	u32			sq_entries;
+
+	spinlock_t		lock;
+	enum xiw_qp_state	state;
+	enum ib_qp_state	attr_state;
+	int			access;
+	struct xiw_ep		*ep;
+	bool			claimed;
+	bool			attached;
+	u16			ird;
+	u16			ord;
+
+	struct xiw_tx		tx;
+	struct xiw_ring		sq;
+	struct xiw_send_wr	*sq_wrs;
+	struct xiw_fifo		reads;
+	struct xiw_read		*read_slots;
+
+	struct xiw_rx		rx;
+	struct xiw_ring		rq;
+	struct xiw_fifo		irq;
+	struct xiw_irq_entry	*irq_slots;
+
+	spinlock_t		sq_post_lock;
+	spinlock_t		rq_post_lock;
+
+	unsigned long		worker_flags;
+	struct llist_node	worker_new;
+	struct list_head	worker_entry;
+	u64			worker_idle_ns;
+	u32			doorbells;
+	u64			doorbell_ns;
+};
+
+static inline struct xiw_qp *to_xiw_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct xiw_qp, ibqp);
+}
+
+static inline struct xiw_cq *xiw_qp_send_cq(struct xiw_qp *qp)
+{
+	return to_xiw_cq(qp->ibqp.send_cq);
+}
+
+static inline struct xiw_cq *xiw_qp_recv_cq(struct xiw_qp *qp)
+{
+	return to_xiw_cq(qp->ibqp.recv_cq);
+}
+
+static inline struct xiw_srq *xiw_qp_srq(struct xiw_qp *qp)
+{
+	return qp->ibqp.srq ? to_xiw_srq(qp->ibqp.srq) : NULL;
+}
+
+/* Whether the stream runs; the socket lock, or qp->lock, is held. */
+static inline bool xiw_qp_open(const struct xiw_qp *qp)
+{
+	return qp->attached && qp->state == XIW_QP_RTS;
+}
+
+/* The record of the send request of count @count. */
+static inline struct xiw_send_wr *xiw_qp_wr(struct xiw_qp *qp, u32 count)
+{
+	return &qp->sq_wrs[count & (qp->sq.entries - 1)];
+}
+
+/* qp.c APIs */
+
+void xiw_qp_get(struct xiw_qp *qp);
+void xiw_qp_put(struct xiw_qp *qp);
+
+/**
+ * xiw_qp_claim - tie a queue pair to the connection that is being set up for it
+ * @qp: the queue pair
+ * @ep: endpoint; a reference is taken
+ *
+ * Return: 0, or -EINVAL if @qp is not IDLE or has a connection.
+ */
+int xiw_qp_claim(struct xiw_qp *qp, struct xiw_ep *ep);
+
+/* The connection is over, or never came. */
+void xiw_qp_unclaim(struct xiw_qp *qp);
+
+/**
+ * xiw_qp_attach - connect a queue pair to a socket that has finished its handshake
+ * @qp: the queue pair, IDLE
+ * @ep: endpoint that has claimed it
+ * @sk: its socket, locked by the caller
+ * @terms: what the handshake agreed on
+ * @initiator: this end sent the Request
+ *
+ * Return: 0; -EINVAL if @qp is not IDLE; -ENOMEM.
+ */
+int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
+		  const struct xiw_mpa_terms *terms, bool initiator);
+
+/**
+ * xiw_qp_detach - part a queue pair from its socket; it becomes ERROR and is flushed
+ * @qp: the queue pair
+ * @sk: the socket, locked by the caller
+ * @rest: what TCP has not yet taken, a Terminate at its end if one is due; goes to the caller
+ *
+ * Return: true if it was attached.
+ */
+bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest);
+
+/**
+ * xiw_qp_fail - the stream has to end: notes the first cause, stops the data path
+ * @qp: the queue pair; the socket lock is held
+ * @cause: why
+ * @fault: headers of the FPDU that is to blame, or NULL
+ *
+ * The rest (Terminate, flush, close) is done by the endpoint, which is told.
+ */
+void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_headers *fault);
+
+/* TCP has ended the connection: as xiw_qp_fail(), but there is nobody to tell. */
+void xiw_qp_lost(struct xiw_qp *qp);
+
+/**
+ * xiw_qp_lock_sock - lock the socket that drives a queue pair
+ * @qp: the queue pair
+ * @ep: result: its endpoint, with a reference
+ *
+ * Context: process; sleeps.
+ * Return: the socket, or NULL if none is attached.
+ */
+struct sock *xiw_qp_lock_sock(struct xiw_qp *qp, struct xiw_ep **ep);
+void xiw_qp_unlock_sock(struct sock *sk, struct xiw_ep *ep);
+
+/**
+ * xiw_qp_flush - complete as flushed whatever is posted after the connection ended
+ * @qp: the queue pair
+ *
+ * Does nothing unless the state is ERROR and no socket is attached.
+ *
+ * Context: any.
+ */
+void xiw_qp_flush(struct xiw_qp *qp);
+
+/* Raises an asynchronous event of a queue pair; any context. */
+void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event);
+
+/* The same, for a fault of which layer and error type of the Terminate message are known. */
+void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype);
+
+/**
+ * xiw_qp_retire - complete all send requests that are done, in the order of their posting
+ * @qp: the queue pair; see Locking for what is held
+ *
+ * The consumer is not notified: xiw_qp_fire() does that.
+ */
+void xiw_qp_retire(struct xiw_qp *qp);
+
+/**
+ * xiw_qp_complete_recv - complete a receive request
+ * @qp: the queue pair; see Locking for what is held
+ * @cqe: wr_id, opcode, status, byte_len, flags and imm_inv; the rest is filled here
+ */
+void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe);
+
+/* Notifies the consumers of both completion queues of what was completed. */
+void xiw_qp_fire(struct xiw_qp *qp);
+
+/* Verbs, as struct ib_device_ops wants them; kernel-doc is in qp.c. */
+int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
+int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init_attr);
+int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata);
+void xiw_qp_add_ref(struct ib_qp *ibqp);
+void xiw_qp_rem_ref(struct ib_qp *ibqp);
+struct ib_qp *xiw_qp_find(struct ib_device *ibdev, int qpn);
+
+#endif /* XIW_QP_H */

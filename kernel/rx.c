@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* rx.c - from octets in the socket to whole FPDUs */
+
+#include <linux/crc32c.h>
+#include <net/tcp.h>
+
+#include "ep.h"
+#include "place.h"
+#include "rx.h"
+#include "tx.h"
+#include "worker.h"
+#include "trace.h"
+
+/* The socket holds at least one FPDU of any length; also see sock_prepare(). */
+#define RX_LONGEST_FPDU	(sizeof(struct xiw_fpdu_head) + U16_MAX + 3 + MPA_CRC_LEN)
+
+/*
+ * A walk over the receive queue
+ */
+
+typedef int (*rx_step_fn)(void *arg, struct sk_buff *skb, u32 offset, u32 len);
+
+/* Calls @step for each run of the next @len octets; segments may overlap in the queue. */
+static int rx_walk(struct xiw_cursor *cur, size_t len, rx_step_fn step, void *arg)
+{
+	u32 offset, n;
+	int ret;
+
+	while (len) {
+		offset = cur->seq - TCP_SKB_CB(cur->skb)->seq;
+		if (offset >= cur->skb->len) {
+			if (skb_queue_is_last(&cur->sk->sk_receive_queue, cur->skb))
+				return -EFAULT;
+			cur->skb = skb_queue_next(&cur->sk->sk_receive_queue, cur->skb);
+			continue;
+		}
+		n = min_t(size_t, len, cur->skb->len - offset);
+		ret = step(arg, cur->skb, offset, n);
+		if (unlikely(ret))
+			return ret;
+		cur->seq += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static int rx_step_copy(void *arg, struct sk_buff *skb, u32 offset, u32 len)
+{
+	void **to = arg;
+	int ret = skb_copy_bits(skb, offset, *to, len);
+
+	*to += len;
+	return ret;
+}
+
+int xiw_cursor_copy(struct xiw_cursor *cur, void *to, size_t len)
+{
+	return rx_walk(cur, len, rx_step_copy, &to);
+}
+
+static int rx_step_crc(void *arg, struct sk_buff *skb, u32 offset, u32 len)
+{
+	struct skb_seq_state st;
+	const u8 *data;
+	u32 *crc = arg;
+	u32 done = 0;
+	u32 n;
+
+	skb_prepare_seq_read(skb, offset, offset + len, &st);
+	while (done < len) {
+		n = skb_seq_read(done, &data, &st);
+		if (!n)
+			break;
+		n = min(n, len - done);
+		*crc = crc32c(*crc, data, n);
+		done += n;
+	}
+	skb_abort_seq_read(&st);
+	return done == len ? 0 : -EFAULT;
+}
+
+/*
+ * One FPDU
+ */
+
+static int rx_crc_good(struct xiw_cursor cur, u32 fpdu_len, bool *good)
+{
+	u32 crc = ~0;
+	__le32 sum;
+	int ret;
+
+	ret = rx_walk(&cur, fpdu_len - MPA_CRC_LEN, rx_step_crc, &crc);
+	if (!ret)
+		ret = xiw_cursor_copy(&cur, &sum, MPA_CRC_LEN);
+	*good = !ret && le32_to_cpu(sum) == (u32)~crc;
+	return ret;
+}
+
+/* The first valid FPDU lets a responder send (RFC 5044 section 7.1.2). */
+static void rx_opened(struct xiw_qp *qp)
+{
+	qp->rx.first = false;
+	if (!qp->tx.hold)
+		return;
+	qp->tx.hold = false;
+	WRITE_ONCE(qp->tx.blocked, false);
+	qp->rx.kick = true;
+	xiw_ep_wake(qp->ep, XIW_EP_EV_OPENED);
+}
+
+/**
+ * rx_fpdu - process the FPDU at a place in the stream if all of it is there
+ * @qp: the queue pair
+ * @cur: where it starts; advanced behind it on success
+ * @avail: octets that are there from @cur on
+ *
+ * Return: its length; 0 if more octets are needed; -EPROTO if the stream has ended.
+ */
+static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
+{
+	struct xiw_cursor at = *cur;
+	struct xiw_headers hdr;
+	enum xiw_cause cause;
+	u32 ulpdu_len, fpdu_len;
+	bool good = true;
+
+	if (avail < sizeof(hdr.mpa))
+		return 0;
+	if (xiw_cursor_copy(&at, &hdr.mpa, sizeof(hdr.mpa)))
+		goto unreadable;
+	ulpdu_len = be16_to_cpu(hdr.mpa.ulpdu_len);
+	fpdu_len = xiw_fpdu_len(ulpdu_len);
+	if (avail < fpdu_len) {
+		qp->rx.need = fpdu_len;
+		return 0;
+	}
+	if (qp->rx.crc && rx_crc_good(*cur, fpdu_len, &good))
+		goto unreadable;
+	if (unlikely(!good)) {
+		xiw_qp_fail(qp, XIW_BAD_CRC, NULL);
+		return -EPROTO;
+	}
+	at = *cur;
+	if (xiw_cursor_copy(&at, &hdr, min_t(u32, sizeof(hdr), sizeof(hdr.mpa) + ulpdu_len)))
+		goto unreadable;
+	trace_xiw_rx_fpdu(qp->qpn, &hdr, fpdu_len);
+
+	cause = xiw_place(qp, &hdr, ulpdu_len, cur);
+	if (unlikely(cause)) {
+		xiw_qp_fail(qp, cause, &hdr);
+		return -EPROTO;
+	}
+	if (qp->rx.first)
+		rx_opened(qp);
+	return fpdu_len;
+
+unreadable:
+	xiw_qp_fail(qp, XIW_NO_MEMORY, NULL);
+	return -EPROTO;
+}
+
+/*
+ * A run
+ */
+
+/* Return: octets that were processed. */
+static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
+{
+	u32 start = tcp_sk(sk)->copied_seq;
+	u32 avail = tcp_inq(sk);
+	struct xiw_cursor cur, next;
+	u32 done = 0, offset;
+	int len;
+
+	cur = (struct xiw_cursor){ .sk = sk, .skb = tcp_recv_skb(sk, start, &offset), .seq = start };
+	while (cur.skb && xiw_qp_open(qp)) {
+		next = cur;
+		len = rx_fpdu(qp, &next, avail - done);
+		if (len <= 0)
+			break;
+		done += len;
+		/* The segment is kept: the next FPDU mostly starts in the one where this ended. */
+		cur.skb = next.skb;
+		cur.seq += len;
+		xiw_stat_inc(qp->dev, XIW_STAT_RX_FPDUS);
+	}
+	return done;
+}
+
+void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
+{
+	u32 done;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	if (!xiw_qp_open(qp) || tcp_inq(sk) < qp->rx.need)
+		return;
+	qp->rx.need = 0;
+	WRITE_ONCE(qp->doorbells, 0);
+	done = rx_drain(qp, sk);
+	if (done) {
+		tcp_read_done(sk, done);
+		xiw_stat_inc(qp->dev, XIW_STAT_RX_BATCHES);
+		xiw_stat_add(qp->dev, XIW_STAT_RX_BYTES, done);
+	}
+	if (qp->rx.kick) {
+		qp->rx.kick = false;
+		xiw_stat_inc(qp->dev, XIW_STAT_TX_RX);
+		if (xiw_tx_run(qp, sk, XIW_TX_BUDGET_RX))
+			xiw_worker_queue(qp);
+	}
+	xiw_qp_fire(qp);
+}

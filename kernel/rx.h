@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* rx.h - from octets in the socket to whole FPDUs */
+#ifndef XIW_RX_H
+#define XIW_RX_H
+
+#include "qp.h"
+
+/**
+ * struct xiw_cursor - a place in the receive queue of a socket
+ * @sk: the socket, locked
+ * @skb: segment that holds the next octet, or one before it
+ * @seq: TCP sequence number of the next octet
+ */
+struct xiw_cursor {
+	struct sock	*sk;
+	struct sk_buff	*skb;
+	u32		seq;
+};
+
+/* rx.c APIs */
+
+/**
+ * xiw_rx_run - process all whole FPDUs that wait in the socket
+ * @qp: queue pair; its socket lock is held
+ * @sk: the socket
+ *
+ * An FPDU is left in the socket until all of it is there, so how TCP cuts the stream does not
+ * matter, and with CRCs on nothing is placed before its CRC has been verified (RFC 5044
+ * section 6).
+ *
+ * Context: process or softirq; does not sleep.
+ */
+void xiw_rx_run(struct xiw_qp *qp, struct sock *sk);
+
+/**
+ * xiw_cursor_copy - copy octets of the stream
+ * @cur: where they start; advanced behind them
+ * @to: where to
+ * @len: octets; the caller has made sure that they are there
+ *
+ * Return: 0, or -EFAULT if they are not readable.
+ */
+int xiw_cursor_copy(struct xiw_cursor *cur, void *to, size_t len);
+
+#endif /* XIW_RX_H */

@@ -1,0 +1,604 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* tx.c - from a work request to octets in the socket */
+
+#include <linux/crc32c.h>
+#include <net/tcp.h>
+
+#include "mem.h"
+#include "opcode.h"
+#include "place.h"
+#include "post.h"
+#include "tx.h"
+#include "worker.h"
+#include "trace.h"
+
+/* The longest FPDU of a run goes to TCP with others up to about this many octets. */
+#define TX_BATCH_BYTES	(64 * 1024)
+
+/* FPDUs up to this size are not cut where a chunk of pages ends. */
+#define TX_KEEP_WHOLE	(16 * 1024)
+
+static_assert(sizeof(struct xiw_headers) + 3 + MPA_CRC_LEN < XIW_STAGE_MIN);
+
+/* What staging one FPDU came to, beside a negative errno. */
+enum tx_staged {
+	TX_NOTHING,	/* no work, or it waits for an event */
+	TX_CUT,		/* the batch must go first */
+	TX_STAGED,
+};
+
+/**
+ * struct tx_run - one transmit run
+ * @qp: its queue pair
+ * @sk: the socket, locked
+ * @stage: where FPDUs are written
+ * @staged: octets so far
+ */
+struct tx_run {
+	struct xiw_qp		*qp;
+	struct sock		*sk;
+	struct xiw_stage	stage;
+	size_t			staged;
+};
+
+/**
+ * struct tx_fpdu - one FPDU while it is being staged
+ * @start: first octet
+ * @at: where the next octet goes
+ */
+struct tx_fpdu {
+	void	*start;
+	void	*at;
+};
+
+/*
+ * One FPDU
+ */
+
+/* Adds pad and CRC and files the FPDU with its batch. */
+static bool tx_fpdu_finish(struct xiw_stage *stage, struct xiw_batch *batch,
+			   struct tx_fpdu *fpdu, bool crc)
+{
+	u32 ulpdu_len = fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head);
+	u32 pad = xiw_fpdu_pad(ulpdu_len);
+	struct xiw_fpdu_head *head = fpdu->start;
+	__le32 sum = 0;
+
+	head->ulpdu_len = cpu_to_be16(ulpdu_len);
+	memset(fpdu->at, 0, pad);
+	fpdu->at += pad;
+	if (crc)
+		sum = cpu_to_le32(~crc32c(~0, fpdu->start, fpdu->at - fpdu->start));
+	memcpy(fpdu->at, &sum, MPA_CRC_LEN);
+	fpdu->at += MPA_CRC_LEN;
+	return xiw_stage_commit(stage, batch, fpdu->at - fpdu->start);
+}
+
+/*
+ * An FPDU that fills a segment shall begin where a segment begins, so that GSO
+ * cuts between FPDUs (RFC 5044 section 5.1). Short ones before it have shifted
+ * that: they are sent first, and TCP is kept from appending to them.
+ */
+static bool tx_must_align(struct tx_run *run, u32 fpdu_len)
+{
+	struct xiw_tx *tx = &run->qp->tx;
+	struct sk_buff *tail;
+
+	if (!tx->full_fpdu || fpdu_len != tx->full_fpdu || !tx->phase)
+		return false;
+	tx->phase = 0;
+	if (tx->batch.num)
+		return true;
+	tail = tcp_send_head(run->sk) ? tcp_write_queue_tail(run->sk) : NULL;
+	if (tail)
+		TCP_SKB_CB(tail)->eor = 1;
+	return false;
+}
+
+/**
+ * tx_fpdu_begin - find room for an FPDU and choose how much of a message it carries
+ * @run: this run
+ * @fpdu: result
+ * @hdr_len: octets of DDP and RDMAP headers
+ * @payload: in: octets left of the message; out: octets for this FPDU
+ *
+ * Return: TX_STAGED, TX_CUT or -ENOMEM.
+ */
+static int tx_fpdu_begin(struct tx_run *run, struct tx_fpdu *fpdu, u32 hdr_len, u32 *payload)
+{
+	struct xiw_tx *tx = &run->qp->tx;
+	u32 ulpdu_len = min(hdr_len + *payload, (u32)tx->mulpdu);
+	u32 want = xiw_fpdu_len(ulpdu_len);
+
+	if (tx_must_align(run, want) || tx->batch.num == XIW_TX_PIECES)
+		return TX_CUT;
+	fpdu->start = xiw_stage_room(&run->stage, min_t(u32, want, TX_KEEP_WHOLE), &want);
+	if (!fpdu->start)
+		return -ENOMEM;
+	fpdu->at = fpdu->start + sizeof(struct xiw_fpdu_head);
+	if (want < xiw_fpdu_len(ulpdu_len))	/* the pages end before */
+		ulpdu_len = want - sizeof(struct xiw_fpdu_head) - MPA_CRC_LEN - 3;
+	*payload = ulpdu_len - hdr_len;
+	return TX_STAGED;
+}
+
+static void tx_fpdu_end(struct tx_run *run, struct tx_fpdu *fpdu)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_tx *tx = &qp->tx;
+	u32 len;
+
+	/* There is a free entry: tx_fpdu_begin() looked. */
+	tx_fpdu_finish(&run->stage, &tx->batch, fpdu, tx->crc);
+	len = fpdu->at - fpdu->start;
+	run->staged += len;
+	if (len != tx->full_fpdu)
+		tx->phase += len;
+	xiw_stat_inc(qp->dev, XIW_STAT_TX_FPDUS);
+	trace_xiw_tx_fpdu(qp->qpn, fpdu->start, len);
+}
+
+static void tx_put_tagged(struct tx_fpdu *fpdu, u8 opcode, bool last, u32 stag, u64 to)
+{
+	struct xiw_ddp_tagged *hdr = fpdu->at;
+
+	*hdr = (struct xiw_ddp_tagged){
+		.ctrl.ddp = DDP_TAGGED | (last ? DDP_LAST : 0) | DDP_VERSION,
+		.ctrl.rdmap = RDMAP_VERSION | opcode,
+		.stag = cpu_to_be32(stag),
+		.to = cpu_to_be64(to),
+	};
+	fpdu->at += sizeof(*hdr);
+}
+
+static void tx_put_untagged(struct tx_fpdu *fpdu, u8 opcode, bool last, u32 inv_stag, u32 msn,
+			    u32 mo)
+{
+	struct xiw_ddp_untagged *hdr = fpdu->at;
+
+	*hdr = (struct xiw_ddp_untagged){
+		.ctrl.ddp = (last ? DDP_LAST : 0) | DDP_VERSION,
+		.ctrl.rdmap = RDMAP_VERSION | opcode,
+		.inv_stag = cpu_to_be32(inv_stag),
+		.qn = cpu_to_be32(xiw_rdmap_ops[opcode].qn),
+		.msn = cpu_to_be32(msn),
+		.mo = cpu_to_be32(mo),
+	};
+	fpdu->at += sizeof(*hdr);
+}
+
+/*
+ * Responses to Reads of the peer
+ */
+
+/* The Read Request as it would be if it asked for what is still to be sent (RFC 5040 4.8). */
+static void tx_read_fault_header(struct xiw_headers *hdr, const struct xiw_irq_entry *irq)
+{
+	*hdr = (struct xiw_headers){
+		.mpa.ulpdu_len = cpu_to_be16(sizeof(hdr->untagged) + sizeof(hdr->read)),
+		.untagged = {
+			.ctrl.ddp = DDP_LAST | DDP_VERSION,
+			.ctrl.rdmap = RDMAP_VERSION | RDMAP_READ_REQ,
+			.qn = cpu_to_be32(DDP_QN_READ),
+			.msn = cpu_to_be32(irq->msn),
+		},
+		.read = {
+			.sink_stag = cpu_to_be32(irq->sink_stag),
+			.sink_to = cpu_to_be64(irq->sink_to + irq->sent),
+			.size = cpu_to_be32(irq->size - irq->sent),
+			.src_stag = cpu_to_be32(irq->src_stag),
+			.src_to = cpu_to_be64(irq->src_to + irq->sent),
+		},
+	};
+}
+
+/* Stages the next FPDU of the oldest Read Response that is due. */
+static int tx_stage_response(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_irq_entry *irq;
+	struct xiw_headers fault;
+	struct tx_fpdu fpdu;
+	enum xiw_mem_fault bad;
+	struct xiw_mr *mr = NULL;
+	u32 payload;
+	int ret;
+
+	if (!qp->irq.used)
+		return TX_NOTHING;
+	irq = &qp->irq_slots[qp->irq.head];
+	payload = irq->size - irq->sent;
+	if (payload) {
+		/* All that is left: the whole range was judged when the request came. */
+		bad = xiw_mr_get(&mr, qp->ibqp.pd, irq->src_stag, irq->src_to + irq->sent,
+				 payload, IB_ACCESS_REMOTE_READ);
+		if (unlikely(bad)) {
+			tx_read_fault_header(&fault, irq);
+			xiw_qp_fail(qp, xiw_source_fault(bad), &fault);
+			return TX_NOTHING;
+		}
+	}
+	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+	if (ret == TX_STAGED) {
+		tx_put_tagged(&fpdu, RDMAP_READ_RESP, irq->sent + payload == irq->size,
+			      irq->sink_stag, irq->sink_to + irq->sent);
+		if (payload)
+			xiw_mr_read(mr, irq->src_to + irq->sent, fpdu.at, payload);
+		fpdu.at += payload;
+		tx_fpdu_end(run, &fpdu);
+	}
+	if (mr)
+		xiw_mr_put(mr);
+	if (ret == TX_STAGED) {
+		irq->sent += payload;
+		if (irq->sent == irq->size)
+			xiw_fifo_pop(&qp->irq);
+	}
+	return ret;
+}
+
+/*
+ * Work requests
+ */
+
+/* The request under way ends with an error of its own, and with it the stream. */
+static int tx_request_failed(struct xiw_qp *qp, enum ib_wc_status status)
+{
+	struct xiw_send_wr *wr = xiw_qp_wr(qp, qp->sq.taken - 1);
+
+	wr->status = status;
+	wr->cause = XIW_LOCAL_FAULT;
+	wr->done = true;
+	qp->tx.busy = false;
+	xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
+	return TX_NOTHING;
+}
+
+/* Copies @len octets of the payload from octet @from on to @to. */
+static enum xiw_mem_fault tx_gather(struct xiw_qp *qp, u32 from, void *to, u32 len)
+{
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	const struct xiw_sge *sge = cur->sge;
+	enum xiw_mem_fault bad;
+	struct xiw_mr *mr;
+	u32 n;
+
+	if (cur->flags & XIW_SEND_INLINE) {
+		memcpy(to, cur->data + from, len);
+		return XIW_MEM_OK;
+	}
+	for (; len; sge++) {
+		if (from >= sge->length) {
+			from -= sge->length;
+			continue;
+		}
+		n = min(len, sge->length - from);
+		bad = xiw_mr_get(&mr, qp->ibqp.pd, sge->lkey, sge->addr + from, n, 0);
+		if (unlikely(bad))
+			return bad;
+		xiw_mr_read(mr, sge->addr + from, to, n);
+		xiw_mr_put(mr);
+		to += n;
+		len -= n;
+		from = 0;
+	}
+	return XIW_MEM_OK;
+}
+
+static u8 tx_send_opcode(const struct xiw_send_slot *cur)
+{
+	bool se = cur->flags & XIW_SEND_SOLICITED;
+
+	if (cur->opcode == XIW_OP_SEND_INV)
+		return se ? RDMAP_SEND_SE_INV : RDMAP_SEND_INV;
+	return se ? RDMAP_SEND_SE : RDMAP_SEND;
+}
+
+/* Stages the next FPDU of a Send or Write. */
+static int tx_stage_payload(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_tx *tx = &qp->tx;
+	const struct xiw_send_slot *cur = tx->cur;
+	bool tagged = cur->opcode == XIW_OP_WRITE;
+	u32 payload = tx->cur_len - tx->cur_sent;
+	struct tx_fpdu fpdu;
+	bool last;
+	int ret;
+
+	ret = tx_fpdu_begin(run, &fpdu, tagged ? sizeof(struct xiw_ddp_tagged) :
+			    sizeof(struct xiw_ddp_untagged), &payload);
+	if (ret != TX_STAGED)
+		return ret;
+	last = tx->cur_sent + payload == tx->cur_len;
+	if (tagged)
+		tx_put_tagged(&fpdu, RDMAP_WRITE, last, cur->rkey,
+			      cur->remote_addr + tx->cur_sent);
+	else
+		tx_put_untagged(&fpdu, tx_send_opcode(cur), last,
+				cur->opcode == XIW_OP_SEND_INV ? cur->imm_inv : 0,
+				tx->msn[DDP_QN_SEND], tx->cur_sent);
+	if (unlikely(tx_gather(qp, tx->cur_sent, fpdu.at, payload)))
+		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+	fpdu.at += payload;
+	tx_fpdu_end(run, &fpdu);
+
+	tx->cur_sent += payload;
+	if (last) {
+		if (!tagged)
+			tx->msn[DDP_QN_SEND]++;
+		xiw_qp_wr(qp, qp->sq.taken - 1)->done = true;
+		tx->busy = false;
+	}
+	return TX_STAGED;
+}
+
+/* Stages a Read Request; the entry of @read becomes the youngest of qp->reads. */
+static int tx_stage_read_req(struct tx_run *run, const struct xiw_read *read, u32 src_stag,
+			     u64 src_to)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_tx *tx = &qp->tx;
+	u32 payload = sizeof(struct xiw_read_req);
+	struct xiw_read_req *req;
+	struct tx_fpdu fpdu;
+	int ret;
+
+	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged), &payload);
+	if (ret != TX_STAGED)
+		return ret;
+	tx_put_untagged(&fpdu, RDMAP_READ_REQ, true, 0, tx->msn[DDP_QN_READ]++, 0);
+	req = fpdu.at;
+	*req = (struct xiw_read_req){
+		.sink_stag = cpu_to_be32(read->sink.lkey),
+		.sink_to = cpu_to_be64(read->sink.addr),
+		.size = cpu_to_be32(read->sink.length),
+		.src_stag = cpu_to_be32(src_stag),
+		.src_to = cpu_to_be64(src_to),
+	};
+	fpdu.at += sizeof(*req);
+	tx_fpdu_end(run, &fpdu);
+	qp->read_slots[xiw_fifo_at(&qp->reads, qp->reads.used++)] = *read;
+	return TX_STAGED;
+}
+
+static int tx_stage_read(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_read read = { .wr = qp->sq.taken - 1 };
+	struct xiw_mr *mr;
+	int ret;
+
+	if (qp->reads.used == qp->reads.size)
+		return TX_NOTHING;
+	if (cur->num_sge)
+		read.sink = cur->sge[0];
+	if (read.sink.length) {
+		if (xiw_mr_get(&mr, qp->ibqp.pd, read.sink.lkey, read.sink.addr,
+			       read.sink.length, IB_ACCESS_LOCAL_WRITE))
+			return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+		xiw_mr_put(mr);
+	}
+	ret = tx_stage_read_req(run, &read, cur->rkey, cur->remote_addr);
+	if (ret == TX_STAGED)
+		qp->tx.busy = false;
+	return ret;
+}
+
+/* Requests that are done here and now. */
+static int tx_do_local(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+
+	if (xiw_mr_invalidate(qp->ibqp.pd, qp->tx.cur->rkey, false))
+		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+	xiw_qp_wr(qp, qp->sq.taken - 1)->done = true;
+	qp->tx.busy = false;
+	return TX_STAGED;
+}
+
+static int tx_stage_request(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_tx *tx = &qp->tx;
+	int ret;
+
+	if (!tx->busy) {
+		ret = xiw_send_take(qp);
+		if (ret == -ENOENT)
+			return TX_NOTHING;
+		if (ret == -EPROTO) {
+			xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
+			return TX_NOTHING;
+		}
+		if (ret)
+			return tx_request_failed(qp, ret == -EMSGSIZE ? IB_WC_LOC_LEN_ERR :
+						 IB_WC_LOC_QP_OP_ERR);
+		tx->busy = true;
+		xiw_stat_inc(qp->dev, XIW_STAT_TX_WRS);
+	}
+	if ((tx->cur->flags & XIW_SEND_FENCE) && qp->reads.used)
+		return TX_NOTHING;
+	switch (tx->cur->opcode) {
+	case XIW_OP_READ:
+		return tx_stage_read(run);
+	case XIW_OP_LOCAL_INV:
+		return tx_do_local(run);
+	default:
+		return tx_stage_payload(run);
+	}
+}
+
+/*
+ * A run
+ */
+
+/* Responses and requests take turns, so neither side can starve the other. */
+static int tx_stage_next(struct tx_run *run)
+{
+	struct xiw_tx *tx = &run->qp->tx;
+	int ret;
+
+	tx->responses = !tx->responses;
+	ret = tx->responses ? tx_stage_response(run) : tx_stage_request(run);
+	if (ret != TX_NOTHING)
+		return ret;
+	return tx->responses ? tx_stage_request(run) : tx_stage_response(run);
+}
+
+/* Fills the batch. Return: 0 if there is no more work now, 1 if there may be, or -ENOMEM. */
+static int tx_fill(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	int ret = TX_STAGED;
+
+	if (!tcp_send_head(run->sk))
+		qp->tx.phase = 0;
+	while (ret == TX_STAGED && qp->tx.batch.len < TX_BATCH_BYTES && xiw_qp_open(qp))
+		ret = tx_stage_next(run);
+	return ret < 0 ? ret : ret != TX_NOTHING && xiw_qp_open(qp);
+}
+
+/*
+ * Adapts to what the path carries now: MULPDU = EMSS - (6 + EMSS mod 4), RFC 5044 section 4.5.
+ * Such an FPDU fills a segment unless EMSS is no multiple of 4.
+ */
+static void tx_measure_path(struct xiw_tx *tx, const struct sock *sk)
+{
+	u32 emss = READ_ONCE(tcp_sk(sk)->mss_cache);
+	u32 overhead = sizeof(struct xiw_fpdu_head) + MPA_CRC_LEN;
+
+	tx->mulpdu = clamp((emss & ~3) - overhead, MPA_MIN_MULPDU, MPA_MAX_ULPDU);
+	tx->full_fpdu = xiw_fpdu_len(tx->mulpdu) == emss && emss <= TX_KEEP_WHOLE ? emss : 0;
+}
+
+static int tx_push(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	size_t len = qp->tx.batch.len;
+	int ret;
+
+	if (!len)
+		return 0;
+	ret = xiw_batch_push(&qp->tx.batch, run->sk);
+	xiw_stat_inc(qp->dev, XIW_STAT_TX_SENDS);
+	xiw_stat_add(qp->dev, XIW_STAT_TX_BYTES, len - qp->tx.batch.len);
+	return ret;
+}
+
+/*
+ * Return: 0 without more work, 1 with more than the budget allows, -EAGAIN if the
+ * socket is full, or another errno.
+ */
+static int tx_drain(struct tx_run *run, size_t budget)
+{
+	int more = 1;
+	int ret;
+
+	do {
+		ret = tx_push(run);
+		if (ret)
+			return ret;
+		xiw_qp_retire(run->qp);
+		if (!more || !xiw_qp_open(run->qp))
+			return 0;
+		if (run->staged >= budget)
+			return 1;
+		more = tx_fill(run);
+	} while (more >= 0);
+	tx_push(run);
+	return more;
+}
+
+/* Nothing is left. Return: true if something came before the poster saw that we stop looking. */
+static bool tx_idle(struct xiw_qp *qp)
+{
+	if (qp->tx.busy || !xiw_qp_open(qp) || xiw_worker_watches(qp))
+		return false;
+	if (!xiw_ring_unwatch(&qp->sq))
+		return false;
+	xiw_ring_watch(&qp->sq);
+	return true;
+}
+
+bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
+{
+	struct xiw_tx *tx = &qp->tx;
+	struct tx_run run = { .qp = qp, .sk = sk };
+	int ret;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	if (tx->running || tx->hold || !xiw_qp_open(qp))
+		return false;
+	tx->running = true;
+	tx_measure_path(tx, sk);
+	xiw_stage_begin(&run.stage);
+	xiw_ring_watch(&qp->sq);
+	do {
+		ret = tx_drain(&run, budget);
+	} while (!ret && tx_idle(qp));
+	xiw_stage_end(&run.stage);
+	WRITE_ONCE(tx->blocked, ret == -EAGAIN || (!ret && tx->busy) || !xiw_qp_open(qp));
+	tx->running = false;
+	xiw_qp_retire(qp);
+	xiw_qp_fire(qp);
+
+	/* Full, but nothing is on its way whose acknowledgement would tell of room. */
+	if (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk))
+		return true;
+	if (ret < 0 && ret != -EAGAIN && ret != -ENOMEM)
+		xiw_qp_lost(qp);
+	return ret == 1 || ret == -ENOMEM;
+}
+
+bool xiw_tx_wants(const struct xiw_qp *qp)
+{
+	u32 ready = xiw_ring_ready(&qp->sq);
+
+	return ready && !READ_ONCE(qp->tx.blocked);
+}
+
+int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
+{
+	struct xiw_read read = { .opening = true };
+	struct tx_run run = { .qp = qp, .sk = sk };
+	struct tx_fpdu fpdu;
+	u32 payload = 0;
+	int ret;
+
+	tx_measure_path(&qp->tx, sk);
+	xiw_stage_begin(&run.stage);
+	if (rtr == XIW_RTR_READ) {
+		ret = tx_stage_read_req(&run, &read, 0, 0);
+	} else {
+		ret = tx_fpdu_begin(&run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+		if (ret == TX_STAGED) {
+			tx_put_tagged(&fpdu, RDMAP_WRITE, true, 0, 0);
+			tx_fpdu_end(&run, &fpdu);
+		}
+	}
+	xiw_stage_end(&run.stage);
+	return ret < 0 ? ret : 0;
+}
+
+int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
+		     const struct xiw_headers *fault, bool crc)
+{
+	u32 want = sizeof(struct xiw_fpdu_head) + XIW_TERMINATE_MAX + 3 + MPA_CRC_LEN;
+	struct xiw_stage stage;
+	struct tx_fpdu fpdu;
+	int ret = -ENOMEM;
+
+	xiw_stage_begin(&stage);
+	fpdu.start = xiw_stage_room(&stage, want, &want);
+	if (fpdu.start) {
+		fpdu.at = fpdu.start + sizeof(struct xiw_fpdu_head);
+		fpdu.at += xiw_terminate_build(fpdu.at, cause, fault);
+		if (tx_fpdu_finish(&stage, batch, &fpdu, crc))
+			ret = 0;
+	}
+	xiw_stage_end(&stage);
+	return ret;
+}
