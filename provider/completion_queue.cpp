@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// completion_queue.cpp - a completion queue: one mapping, one ring
+/* completion_queue.cpp - a completion queue: one mapping, one ring */
+
 #include "completion_queue.hpp"
 
 #include <mutex>

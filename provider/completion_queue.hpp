@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// completion_queue.hpp - a completion queue: one mapping, one ring
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* completion_queue.hpp - a completion queue: one mapping, one ring */
+#ifndef XIW_COMPLETION_QUEUE_HPP
+#define XIW_COMPLETION_QUEUE_HPP
 
 #include "lock.hpp"
 #include "mapping.hpp"
@@ -41,3 +42,5 @@ private:
 static_assert(std::is_standard_layout_v<CompletionQueue>, "starts with its ibv_cq");
 
 } /* namespace xiw */
+
+#endif /* XIW_COMPLETION_QUEUE_HPP */

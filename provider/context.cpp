@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// context.cpp - opens and closes a device for one process
+/* context.cpp - opens and closes a device for one process */
+
 #include "context.hpp"
 
 #include <cerrno>

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// context.hpp - opens and closes a device for one process
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* context.hpp - opens and closes a device for one process */
+#ifndef XIW_CONTEXT_HPP
+#define XIW_CONTEXT_HPP
 
 #include "rdma_core.hpp"
 
@@ -18,3 +19,5 @@ struct Context {
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_CONTEXT_HPP */

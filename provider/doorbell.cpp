@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// doorbell.cpp - tells the kernel to look at a ring
+/* doorbell.cpp - tells the kernel to look at a ring */
+
 #include "doorbell.hpp"
 
 #include <unistd.h>

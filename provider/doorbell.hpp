@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// doorbell.hpp - tells the kernel to look at a ring
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* doorbell.hpp - tells the kernel to look at a ring */
+#ifndef XIW_DOORBELL_HPP
+#define XIW_DOORBELL_HPP
 
 #include "rdma_core.hpp"
 
@@ -51,3 +52,5 @@ private:
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_DOORBELL_HPP */

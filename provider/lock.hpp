@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// lock.hpp - mutual exclusion, skipped where no other thread can be
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* lock.hpp - mutual exclusion, skipped where no other thread can be */
+#ifndef XIW_LOCK_HPP
+#define XIW_LOCK_HPP
 
 #include <pthread.h>
 #include <sys/single_threaded.h>
@@ -40,3 +41,5 @@ private:
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_LOCK_HPP */

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// mapping.hpp - owns one mmap of the device
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* mapping.hpp - owns one mmap of the device */
+#ifndef XIW_MAPPING_HPP
+#define XIW_MAPPING_HPP
 
 #include <cerrno>
 #include <cstddef>
@@ -59,3 +60,5 @@ private:
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_MAPPING_HPP */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// memory_region.cpp - protection domains and the memory that is registered in them
+/* memory_region.cpp - protection domains and the memory that is registered in them */
+
 #include "memory_region.hpp"
 
 #include "object.hpp"
@@ -50,8 +51,8 @@ ibv_mr *MemoryRegion::create_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, 
 	auto vmr = make_object<verbs_mr>();
 	if (!vmr)
 		return nullptr;
-	if (int err = ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr.get(),
-					    nullptr))
+	int err = ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr.get(), nullptr);
+	if (err)
 		return fail(err);
 	return &vmr.release()->ibv_mr;
 }

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// memory_region.hpp - protection domains and the memory that is registered in them
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* memory_region.hpp - protection domains and the memory that is registered in them */
+#ifndef XIW_MEMORY_REGION_HPP
+#define XIW_MEMORY_REGION_HPP
 
 #include "rdma_core.hpp"
 
@@ -24,3 +25,5 @@ struct MemoryRegion {
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_MEMORY_REGION_HPP */

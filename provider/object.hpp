@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// object.hpp - life of the objects that libibverbs holds between create and destroy
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* object.hpp - life of the objects that libibverbs holds between create and destroy */
+#ifndef XIW_OBJECT_HPP
+#define XIW_OBJECT_HPP
 
 #include <cerrno>
 #include <memory>
@@ -28,3 +29,5 @@ inline std::nullptr_t fail(int err) noexcept
 }
 
 } /* namespace xiw */
+
+#endif /* XIW_OBJECT_HPP */

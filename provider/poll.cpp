@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// poll.cpp - from the ring to ibv_wc
+/* poll.cpp - from the ring to ibv_wc */
+
 #include <mutex>
 
 #include "completion_queue.hpp"

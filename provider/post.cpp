@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// post.cpp - from ibv_post_* to the ring
+/* post.cpp - from ibv_post_* to the ring */
+
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -46,7 +47,17 @@ struct SendRule {
 	bool atomic = false; /* exactly one SGE of eight octets */
 };
 
-constexpr SendRule rule_of(ibv_wr_opcode opcode)
+/* The opcode as a number: the process may pass any, and the enum holds few. */
+std::uint32_t opcode_of(const ibv_send_wr &wr)
+{
+	std::uint32_t opcode;
+
+	static_assert(sizeof(opcode) == sizeof(wr.opcode));
+	std::memcpy(&opcode, &wr.opcode, sizeof(opcode));
+	return opcode;
+}
+
+constexpr SendRule rule_of(std::uint32_t opcode)
 {
 	switch (opcode) {
 	case IBV_WR_SEND:
@@ -173,7 +184,7 @@ int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr
 
 int SendQueue::check(const ibv_send_wr &wr) const noexcept
 {
-	const SendRule rule = rule_of(wr.opcode);
+	const SendRule rule = rule_of(opcode_of(wr));
 	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge); /* huge if negative */
 
 	if (rule.refused)
@@ -226,10 +237,9 @@ int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 
 int SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 {
-	return post_list(lock_, ring_, doorbell_, wr, bad,
-			 [this](std::uint32_t count, const ibv_send_wr &one) {
-				 return fill(count, one);
-			 });
+	auto fill_one = [this](auto count, const ibv_send_wr &one) { return fill(count, one); };
+
+	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one);
 }
 
 /* Checks all of the request, then fills the slot of count @count. */
@@ -252,10 +262,9 @@ int ReceiveQueue::fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept
 
 int ReceiveQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 {
-	return post_list(lock_, ring_, doorbell_, wr, bad,
-			 [this](std::uint32_t count, const ibv_recv_wr &one) {
-				 return fill(count, one);
-			 });
+	auto fill_one = [this](auto count, const ibv_recv_wr &one) { return fill(count, one); };
+
+	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one);
 }
 
 int QueuePair::post_send(ibv_send_wr *wr, ibv_send_wr **bad) noexcept

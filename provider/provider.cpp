@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// provider.cpp - match table, op table, the C entry points
+/* provider.cpp - match table, op table, the C entry points */
+
 #include "completion_queue.hpp"
 #include "context.hpp"
 #include "memory_region.hpp"

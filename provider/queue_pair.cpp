@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// queue_pair.cpp - a queue pair: one mapping, a send queue, a receive queue
+/* queue_pair.cpp - a queue pair: one mapping, a send queue, a receive queue */
+
 #include "queue_pair.hpp"
 
 #include "object.hpp"
@@ -41,8 +42,8 @@ ibv_qp *QueuePair::create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 		return nullptr;
 
 	ibv_qp *qp = &object->vqp_.qp;
-	if (int err = ibv_cmd_create_qp(pd, qp, attr, request.get(), sizeof(request),
-					answer.get(), sizeof(answer)))
+	if (int err = ibv_cmd_create_qp(pd, qp, attr, request.get(), sizeof(request), answer.get(),
+					sizeof(answer)))
 		return fail(err);
 	if (int err = object->open(answer.driver(), *attr)) {
 		ibv_cmd_destroy_qp(qp);

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// queue_pair.hpp - a queue pair: one mapping, a send queue, a receive queue
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* queue_pair.hpp - a queue pair: one mapping, a send queue, a receive queue */
+#ifndef XIW_QUEUE_PAIR_HPP
+#define XIW_QUEUE_PAIR_HPP
 
 #include "mapping.hpp"
 #include "rdma_core.hpp"
@@ -12,10 +13,7 @@ namespace xiw
 class QueuePair
 {
 public:
-	static QueuePair &from(ibv_qp *qp) noexcept
-	{
-		return *reinterpret_cast<QueuePair *>(qp);
-	}
+	static QueuePair &from(ibv_qp *qp) noexcept { return *reinterpret_cast<QueuePair *>(qp); }
 
 	static ibv_qp *create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept;
 	static int destroy(ibv_qp *qp) noexcept;
@@ -45,3 +43,5 @@ private:
 static_assert(std::is_standard_layout_v<QueuePair>, "starts with its ibv_qp");
 
 } /* namespace xiw */
+
+#endif /* XIW_QUEUE_PAIR_HPP */

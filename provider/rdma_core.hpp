@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// rdma_core.hpp - libibverbs' interface for providers, which is C, wrapped once for C++
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* rdma_core.hpp - libibverbs' interface for providers, which is C, wrapped once for C++ */
+#ifndef XIW_RDMA_CORE_HPP
+#define XIW_RDMA_CORE_HPP
 
 #include <atomic>
 #include <cassert>
@@ -69,3 +70,5 @@ private:
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_RDMA_CORE_HPP */

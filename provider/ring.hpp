@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// ring.hpp - user side of kernel/ring.h, same names
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* ring.hpp - user side of kernel/ring.h, same names */
+#ifndef XIW_RING_HPP
+#define XIW_RING_HPP
 
 #include <algorithm>
 #include <atomic>
@@ -146,3 +147,5 @@ private:
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_RING_HPP */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// shared_receive.cpp - a shared receive queue: one mapping, one receive queue
+/* shared_receive.cpp - a shared receive queue: one mapping, one receive queue */
+
 #include "shared_receive.hpp"
 
 #include "object.hpp"

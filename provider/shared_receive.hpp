@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// shared_receive.hpp - a shared receive queue: one mapping, one receive queue
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* shared_receive.hpp - a shared receive queue: one mapping, one receive queue */
+#ifndef XIW_SHARED_RECEIVE_HPP
+#define XIW_SHARED_RECEIVE_HPP
 
 #include "mapping.hpp"
 #include "rdma_core.hpp"
@@ -37,3 +38,5 @@ private:
 static_assert(std::is_standard_layout_v<SharedReceive>, "starts with its ibv_srq");
 
 } /* namespace xiw */
+
+#endif /* XIW_SHARED_RECEIVE_HPP */

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// work_queue.hpp - the queues that work requests are posted to
-#pragma once
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* work_queue.hpp - the queues that work requests are posted to */
+#ifndef XIW_WORK_QUEUE_HPP
+#define XIW_WORK_QUEUE_HPP
 
 #include <cstdint>
 
@@ -64,3 +65,5 @@ private:
 };
 
 } /* namespace xiw */
+
+#endif /* XIW_WORK_QUEUE_HPP */

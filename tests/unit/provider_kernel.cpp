@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* provider_kernel.cpp - what a doorbell reaches: a pipe, and libibverbs' general calls */
+
+#include "provider_kernel.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+static FakeKernel *kernel;
+
+FakeKernel::FakeKernel()
+{
+	EXPECT_EQ(kernel, nullptr);
+	EXPECT_EQ(pipe2(ends_, O_NONBLOCK), 0);
+	context.cmd_fd = ends_[1];
+	kernel = this;
+}
+
+FakeKernel::~FakeKernel()
+{
+	close(ends_[0]);
+	close(ends_[1]);
+	kernel = nullptr;
+}
+
+bool FakeKernel::heard(Rung *rung)
+{
+	Rung one;
+
+	if (read(ends_[0], &one, sizeof(one)) != sizeof(one))
+		return false;
+	if (rung)
+		*rung = one;
+	return true;
+}
+
+int ibv_cmd_post_send(ibv_qp *, ibv_send_wr *wr, ibv_send_wr **)
+{
+	EXPECT_EQ(wr, nullptr);
+	kernel->send_calls++;
+	return kernel->answer;
+}
+
+int ibv_cmd_post_recv(ibv_qp *, ibv_recv_wr *wr, ibv_recv_wr **)
+{
+	EXPECT_EQ(wr, nullptr);
+	kernel->recv_calls++;
+	return kernel->answer;
+}
+
+int ibv_cmd_post_srq_recv(ibv_srq *, ibv_recv_wr *wr, ibv_recv_wr **)
+{
+	EXPECT_EQ(wr, nullptr);
+	kernel->srq_recv_calls++;
+	return kernel->answer;
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* provider_ring_test.cpp - the process's side of the rings, against plain memory */
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "ring.hpp"
+
+using xiw::CompletionRing;
+using xiw::SharedWord;
+using xiw::WorkRing;
+
+namespace
+{
+
+constexpr uint32_t entries = 8;
+constexpr uint32_t slot_size = 64;
+
+struct WorkMemory {
+	alignas(64) xiw_queue_ctl ctl = {};
+	alignas(64) std::array<std::byte, entries * slot_size> slots = {};
+
+	WorkRing ring(uint32_t depth = entries)
+	{
+		return WorkRing(&ctl, slots.data(), entries, slot_size, depth);
+	}
+};
+
+TEST(WorkRing, has_room__until_every_slot_is_filled)
+{
+	WorkMemory memory;
+	WorkRing ring = memory.ring();
+
+	EXPECT_TRUE(ring.has_room(0));
+	EXPECT_TRUE(ring.has_room(entries - 1));
+	EXPECT_FALSE(ring.has_room(entries));
+}
+
+TEST(WorkRing, has_room__stops_at_the_granted_depth)
+{
+	WorkMemory memory;
+	WorkRing ring = memory.ring(5);
+
+	EXPECT_TRUE(ring.has_room(4));
+	EXPECT_FALSE(ring.has_room(5));
+}
+
+TEST(WorkRing, has_room__depth_beyond_the_ring_is_of_no_use)
+{
+	WorkMemory memory;
+
+	EXPECT_FALSE(memory.ring(entries + 1).has_room(entries));
+}
+
+TEST(WorkRing, has_room__again_when_the_kernel_gives_slots_back)
+{
+	WorkMemory memory;
+	WorkRing ring = memory.ring();
+
+	EXPECT_FALSE(ring.has_room(entries));
+	memory.ctl.consumed = 2;
+	EXPECT_TRUE(ring.has_room(entries));
+	EXPECT_TRUE(ring.has_room(entries + 1));
+	EXPECT_FALSE(ring.has_room(entries + 2));
+}
+
+TEST(WorkRing, has_room__where_the_counters_wrap)
+{
+	WorkMemory memory;
+	memory.ctl.consumed = 0xfffffffc;
+	WorkRing ring = memory.ring();
+
+	EXPECT_TRUE(ring.has_room(0xfffffffc));
+	EXPECT_TRUE(ring.has_room(3));
+	EXPECT_FALSE(ring.has_room(4));
+}
+
+TEST(WorkRing, slot__follows_the_low_bits_of_the_count)
+{
+	WorkMemory memory;
+	WorkRing ring = memory.ring();
+
+	EXPECT_EQ(ring.slot(0), memory.slots.data());
+	EXPECT_EQ(ring.slot(entries + 3), memory.slots.data() + 3 * slot_size);
+	EXPECT_EQ(ring.slot(0xffffffff), memory.slots.data() + 7 * slot_size);
+}
+
+TEST(WorkRing, publish__tells_whether_to_ring)
+{
+	WorkMemory memory;
+	WorkRing ring = memory.ring();
+
+	EXPECT_FALSE(ring.publish(1));
+	EXPECT_EQ(memory.ctl.produced, 1u);
+	memory.ctl.flags = XIW_NEED_DOORBELL;
+	EXPECT_TRUE(ring.publish(3));
+	EXPECT_EQ(memory.ctl.produced, 3u);
+	EXPECT_EQ(ring.produced(), 3u);
+}
+
+/* The kernel's half of the contract, as kernel/ring.h has it: takes @total slots, one after another. */
+class KernelThread
+{
+public:
+	KernelThread(WorkMemory &memory, uint32_t total)
+		: memory_(memory), total_(total), thread_([this] { run(); })
+	{
+	}
+
+	~KernelThread()
+	{
+		give_up_ = true;
+		thread_.join();
+	}
+
+	void ring() { doorbell_ = true; }
+
+	/* Slots that did not hold what was written to them. */
+	uint32_t wrong() const { return wrong_; }
+
+private:
+	bool ready()
+	{
+		return SharedWord(memory_.ctl.produced).load(std::memory_order_acquire) != taken_;
+	}
+
+	bool unwatch()
+	{
+		SharedWord(memory_.ctl.flags).store(XIW_NEED_DOORBELL, std::memory_order_relaxed);
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+		return ready();
+	}
+
+	void watch() { SharedWord(memory_.ctl.flags).store(0, std::memory_order_relaxed); }
+
+	void take()
+	{
+		uint32_t value;
+
+		std::memcpy(&value, memory_.ring().slot(taken_), sizeof(value));
+		wrong_ += value != taken_++;
+		SharedWord(memory_.ctl.consumed).store(taken_, std::memory_order_release);
+	}
+
+	void run()
+	{
+		while (taken_ != total_ && !give_up_) {
+			if (ready()) {
+				take();
+			} else if (!unwatch()) {
+				while (!doorbell_.exchange(false) && !give_up_)
+					;
+			}
+			watch();
+		}
+	}
+
+	WorkMemory &memory_;
+	const uint32_t total_;
+	uint32_t taken_ = 0;
+	std::atomic<uint32_t> wrong_ = 0;
+	std::atomic<bool> doorbell_ = false;
+	std::atomic<bool> give_up_ = false;
+	std::thread thread_;
+};
+
+/* True if a slot is free for count @count within two seconds. */
+bool wait_for_room(WorkRing &ring, uint32_t count)
+{
+	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+
+	while (!ring.has_room(count))
+		if (std::chrono::steady_clock::now() > deadline)
+			return false;
+	return true;
+}
+
+/*
+ * One slot at a time, so the kernel is about to stop looking whenever the next
+ * one comes, at ever different moments. Without the full barrier in publish()
+ * it fails within a few hundred slots.
+ */
+TEST(WorkRing, publish__no_doorbell_is_missed)
+{
+	constexpr uint32_t total = 20000;
+	WorkMemory memory;
+	WorkRing ring = memory.ring(1);
+	std::minstd_rand random;
+
+	memory.ctl.flags = XIW_NEED_DOORBELL;
+	KernelThread kernel(memory, total);
+	for (uint32_t i = 0; i < total; i++) {
+		ASSERT_TRUE(wait_for_room(ring, i)) << "nobody rang for slot " << i - 1;
+		for (uint32_t delay = random() % 64; delay; delay--)
+			std::atomic_signal_fence(std::memory_order_seq_cst);
+		std::memcpy(ring.slot(i), &i, sizeof(i));
+		if (ring.publish(i + 1))
+			kernel.ring();
+	}
+	ASSERT_TRUE(wait_for_room(ring, total)) << "nobody rang for the last slot";
+	EXPECT_EQ(kernel.wrong(), 0u);
+}
+
+struct CompletionMemory {
+	alignas(64) xiw_cq_ctl ctl = {};
+	alignas(64) std::array<xiw_cqe, entries> slots = {};
+	uint32_t produced = 0;
+
+	CompletionRing ring() { return CompletionRing(&ctl, slots.data(), entries); }
+
+	void complete(uint64_t wr_id)
+	{
+		xiw_cqe &cqe = slots[produced & (entries - 1)];
+
+		cqe.wr_id = wr_id;
+		cqe.gen = xiw_cqe_gen(produced, entries);
+		produced++;
+	}
+};
+
+TEST(CompletionRing, peek__nothing_in_fresh_memory)
+{
+	CompletionMemory memory;
+
+	EXPECT_EQ(memory.ring().peek(), nullptr);
+}
+
+TEST(CompletionRing, peek__in_order_over_many_laps)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	for (uint64_t i = 0; i < 5 * entries; i++) {
+		memory.complete(i);
+		const xiw_cqe *cqe = ring.peek();
+		ASSERT_NE(cqe, nullptr);
+		EXPECT_EQ(cqe->wr_id, i);
+		ring.consume();
+		EXPECT_EQ(ring.peek(), nullptr) << "what the lap before left is no entry";
+	}
+}
+
+TEST(CompletionRing, peek__a_full_ring)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	for (uint64_t i = 0; i < entries; i++)
+		memory.complete(i);
+	for (uint64_t i = 0; i < entries; i++) {
+		ASSERT_NE(ring.peek(), nullptr);
+		EXPECT_EQ(ring.peek()->wr_id, i);
+		ring.consume();
+	}
+	EXPECT_EQ(ring.peek(), nullptr);
+}
+
+TEST(CompletionRing, publish__gives_back_what_was_consumed)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	ring.consume();
+	ring.consume();
+	EXPECT_EQ(memory.ctl.consumed, 0u);
+	ring.publish();
+	EXPECT_EQ(memory.ctl.consumed, 2u);
+}
+
+TEST(CompletionRing, arm__asks_anew_after_it_fired)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	ring.arm(false);
+	const uint32_t first = memory.ctl.arm;
+	EXPECT_NE(first, memory.ctl.fired);
+	EXPECT_FALSE(first & XIW_ARM_SOLICITED);
+
+	memory.ctl.fired = first;
+	ring.arm(true);
+	const uint32_t second = memory.ctl.arm;
+	EXPECT_NE(second, first);
+	EXPECT_TRUE(second & XIW_ARM_SOLICITED);
+
+	memory.ctl.fired = second;
+	ring.arm(true);
+	EXPECT_NE(memory.ctl.arm, first);
+	EXPECT_NE(memory.ctl.arm, second);
+}
+
+TEST(CompletionRing, arm__any_is_not_narrowed_to_solicited)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	ring.arm(false);
+	const uint32_t pending = memory.ctl.arm;
+	ring.arm(true);
+	EXPECT_EQ(memory.ctl.arm, pending);
+}
+
+TEST(CompletionRing, arm__solicited_is_widened_to_any)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	ring.arm(true);
+	const uint32_t pending = memory.ctl.arm;
+	ring.arm(false);
+	EXPECT_NE(memory.ctl.arm, pending);
+	EXPECT_FALSE(memory.ctl.arm & XIW_ARM_SOLICITED);
+}
+
+TEST(CompletionRing, arm__again_and_again_uses_up_no_numbers)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	ring.arm(false);
+	const uint32_t pending = memory.ctl.arm;
+	ring.arm(false);
+	EXPECT_EQ(memory.ctl.arm, pending);
+}
+
+TEST(CompletionRing, arm__where_the_sequence_wraps)
+{
+	CompletionMemory memory;
+	CompletionRing ring = memory.ring();
+
+	memory.ctl.arm = memory.ctl.fired = 0xffffffff;
+	ring.arm(false);
+	EXPECT_EQ(memory.ctl.arm, 0u);
+	EXPECT_NE(memory.ctl.arm, memory.ctl.fired);
+}
+
+} /* namespace */
