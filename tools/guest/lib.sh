@@ -14,7 +14,7 @@ export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 guest_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 tree=$(realpath "$guest_dir/../..")
 cache=${XIW_CACHE:-/var/cache/xiw}
-keep_days=14
+keep_days=7
 fresh_days=7
 
 say() { printf 'xiw: %s\n' "$*" >&2; }
@@ -92,12 +92,15 @@ item() {
 	echo "$path"
 }
 
-# hold_items: protects items from drop_old_items as long as this process and its children live.
+# hold_items: keeps items from being removed as long as this process and its children live. If no
+# one else is at work, it first removes old items, and what killed runs left in $cache/run.
 hold_items() {
+	mkdir -p "$cache/run"
 	exec 9>"$cache/use.lock"
 	if flock -n -x 9; then
 		find "$cache" -mindepth 1 -maxdepth 1 -name '*-????????????*' \
 			-mtime "+$keep_days" -exec rm -rf --one-file-system {} +
+		find "$cache/run" -mindepth 1 -delete
 	fi
 	flock -s 9
 }
