@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* opcode_test.cpp - the row of each operation, and what makes a segment unfit for any */
 
+/* First, to see that it needs no other. */
+extern "C" {
+#include "opcode.h"
+#include <asm/byteorder.h>
+}
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
 #include "octets.hpp"
-
-extern "C" {
-#include <asm/byteorder.h>
-#include "opcode.h"
-}
 
 namespace {
 

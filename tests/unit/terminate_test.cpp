@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* terminate_test.cpp - what the peer is told of each cause, octet by octet */
 
+/* First, to see that it needs no other. */
+extern "C" {
+#include "terminate.h"
+#include <asm/byteorder.h>
+}
+
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -9,11 +15,6 @@
 #include <string>
 
 #include "octets.hpp"
-
-extern "C" {
-#include <asm/byteorder.h>
-#include "terminate.h"
-}
 
 namespace {
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* wire_test.cpp - layouts, against whole FPDUs worked out octet by octet */
 
+/* First, to see that it needs no other. */
+extern "C" {
+#include "wire.h"
+#include <asm/byteorder.h>
+}
+
 #include <gtest/gtest.h>
 
 #include "octets.hpp"
-
-extern "C" {
-#include <asm/byteorder.h>
-#include "wire.h"
-}
 
 namespace {
 
