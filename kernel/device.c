@@ -161,6 +161,8 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_srq_sge = XIW_MAX_SGE;
 	attr->max_fast_reg_page_list_len = XIW_MAX_FAST_REG_PAGES;
 	attr->max_pkeys = 1;
+	attr->timestamp_mask = U64_MAX;
+	attr->hca_core_clock = NSEC_PER_MSEC;	/* kHz */
 	return 0;
 }
 

@@ -250,7 +250,7 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 		return false;
 	lock_sock(ep->sk);
 	if (ep->qp)
-		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest);
+		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);
 	if (attached && cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
 		xiw_tx_terminate(&ep->rest, cause, ep->qp->rx.fault_known ? &ep->qp->rx.fault : NULL,
 				 ep->qp->tx.crc);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* listener.c - TCP ports on which connections are awaited */
 
+#include <linux/nsproxy.h>
 #include <linux/slab.h>
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
@@ -246,6 +247,29 @@ static struct xiw_listener *listener_create(struct xiw_device *dev, const struct
 	return listener;
 }
 
+/*
+ * A consumer that listens on the wildcard or on a loopback address is brought here for every
+ * device, also for those that cannot see its connections: in another namespace, or on a netdev
+ * that does not own the address. Taking the port there would only keep it from others.
+ */
+static bool listener_concerns(const struct xiw_device *dev, const struct sockaddr_storage *addr)
+{
+	const struct sockaddr_in *a4 = (const void *)addr;
+	const struct sockaddr_in6 *a6 = (const void *)addr;
+	struct net *net = read_pnet(&dev->net);
+	bool owned;
+
+	if (!net_eq(current->nsproxy->net_ns, net))
+		return false;
+	if (addr->ss_family == AF_INET ? a4->sin_addr.s_addr == htonl(INADDR_ANY) :
+	    ipv6_addr_any(&a6->sin6_addr))
+		return true;
+	rcu_read_lock();
+	owned = xiw_sock_netdev(net, addr) == dev->netdev;
+	rcu_read_unlock();
+	return owned;
+}
+
 /**
  * xiw_listen - await connections for an iw_cm_id
  * @cm_id: where, and whom to tell
@@ -260,6 +284,9 @@ int xiw_listen(struct iw_cm_id *cm_id, int backlog)
 	struct listener_id *id;
 	int ret = 0;
 
+	cm_id->provider_data = NULL;
+	if (!listener_concerns(dev, &cm_id->m_local_addr))
+		return 0;
 	id = kzalloc(sizeof(*id), GFP_KERNEL);
 	if (!id)
 		return -ENOMEM;
@@ -296,9 +323,12 @@ int xiw_listen(struct iw_cm_id *cm_id, int backlog)
 int xiw_unlisten(struct iw_cm_id *cm_id)
 {
 	struct listener_id *id = cm_id->provider_data;
-	struct xiw_listener *listener = id->listener;
+	struct xiw_listener *listener;
 	struct socket *sock = NULL;
 
+	if (!id)	/* it did not concern the device */
+		return 0;
+	listener = id->listener;
 	mutex_lock(&listeners_lock);
 	mutex_lock(&listener->lock);
 	list_del(&id->entry);

@@ -76,13 +76,14 @@ no_workers:
 }
 
 /*
- * A process that has a device open holds the module, so no process is left here.
- *
  * 1. No device is made any more.
  * 2. No event queues the removal of a device any more.
- * 3. All devices are removed, and those whose removal is under way are waited for. Kernel
- *    consumers give up their queue pairs and listeners.
+ * 3. All devices are removed, and those whose removal is under way are waited for. Processes lose
+ *    their objects and see EIO from now on, kernel consumers give up theirs.
  * 4. Nobody hands a queue pair to a worker, or an endpoint to a work queue, any more.
+ *
+ * The core keeps no reference to the module for a process that has a device open, because the
+ * device can be taken away from it (see disassociate_ucontext in device.c).
  */
 static void __exit main_exit(void)
 {

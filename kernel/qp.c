@@ -358,7 +358,8 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 	return ret;
 }
 
-bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest)
+bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
+		   enum xiw_cause *cause)
 {
 	unsigned long flags;
 	bool attached;
@@ -368,8 +369,9 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest)
 	spin_lock_irqsave(&qp->lock, flags);
 	attached = qp->attached;
 	if (attached) {
+		if (!xiw_qp_move(qp, XIW_QP_ERROR))
+			*cause = qp->rx.cause;
 		qp->attached = false;
-		xiw_qp_move(qp, XIW_QP_ERROR);
 		WRITE_ONCE(qp->tx.blocked, true);
 		*rest = qp->tx.batch;
 		qp->tx.batch = (struct xiw_batch){};

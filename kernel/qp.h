@@ -151,6 +151,7 @@ static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
  * struct xiw_tx - transmit progress
  * @batch: what TCP has not yet taken
  * @running: a run is under way; set while TCP may call back into us
+ * @again: TCP did, and received something that wants to be sent
  * @cur: private copy of the slot under way, of the size of a slot
  * @busy: @cur is under way
  * @cur_len: octets of payload of @cur
@@ -167,6 +168,7 @@ static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
 struct xiw_tx {
 	struct xiw_batch	batch;
 	bool			running;
+	bool			again;
 	struct xiw_send_slot	*cur;
 	bool			busy;
 	u32			cur_len;
@@ -354,11 +356,13 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
  * xiw_qp_detach - part a queue pair from its socket; it becomes ERROR and is flushed
  * @qp: the queue pair
  * @sk: the socket, locked by the caller
- * @rest: what TCP has not yet taken, a Terminate at its end if one is due; goes to the caller
+ * @rest: result: what TCP has not yet taken
+ * @cause: in: why; out: the first cause, if the stream had failed before
  *
  * Return: true if it was attached.
  */
-bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest);
+bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
+		   enum xiw_cause *cause);
 
 /**
  * xiw_qp_fail - the stream has to end: notes the first cause, stops the data path

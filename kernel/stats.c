@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* stats.c - names and sums of the event counters */
 
-#include <linux/ctype.h>
 #include <linux/init.h>
-#include <linux/string.h>
+#include <linux/sprintf.h>
 #include <rdma/ib_verbs.h>
 
 #include "device.h"
 #include "stats.h"
 
-#define STATS_NAME_LEN	48
+#define STATS_NAME_LEN	40
 
-/* Names of causes are spelt for people; counters are named "err_" and that in snake_case. */
+/* "err_" and the name of the cause. */
 static char stats_cause_names[XIW_NUM_CAUSES][STATS_NAME_LEN];
 
 static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
@@ -35,32 +34,14 @@ static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
 	[XIW_STAT_RX_TERMINATES].name	= "rx_terminates",
 };
 
-/* "source: bad STag" becomes "err_source_bad_stag". */
-static void __init stats_name_cause(char *to, const char *name)
-{
-	const char *end = to + STATS_NAME_LEN - 1;
-
-	to += strscpy(to, "err", STATS_NAME_LEN);
-	while (*name && to + 1 < end) {
-		size_t word = 0;
-
-		while (*name && !isalnum(*name))
-			name++;
-		*to++ = '_';
-		for (; isalnum(name[word]) && to < end; word++)
-			*to++ = tolower(name[word]);
-		name += word;
-	}
-	*to = '\0';
-}
-
 /* Kernel-doc is in stats.h. */
 void __init xiw_stats_init(void)
 {
 	unsigned int i;
 
 	for (i = XIW_OK + 1; i < XIW_NUM_CAUSES; i++) {
-		stats_name_cause(stats_cause_names[i], xiw_causes[i].name);
+		snprintf(stats_cause_names[i], sizeof(stats_cause_names[i]), "err_%s",
+			 xiw_causes[i].name);
 		stats_descs[XIW_STAT_CAUSES + i].name = stats_cause_names[i];
 	}
 }

@@ -530,6 +530,7 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 
 	lockdep_assert(lockdep_sock_is_held(sk));
 
+	tx->again = true;
 	if (tx->running || tx->hold || !xiw_qp_open(qp))
 		return false;
 	tx->running = true;
@@ -537,8 +538,9 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 	xiw_stage_begin(&run.stage);
 	xiw_ring_watch(&qp->sq);
 	do {
+		tx->again = false;
 		ret = tx_drain(&run, budget);
-	} while (!ret && tx_idle(qp));
+	} while (!ret && (tx->again || tx_idle(qp)));
 	xiw_stage_end(&run.stage);
 	WRITE_ONCE(tx->blocked, ret == -EAGAIN || (!ret && tx->busy) || !xiw_qp_open(qp));
 	tx->running = false;
