@@ -638,7 +638,6 @@ TEST(xiw_mpa_conclude, rtr)
 		{ "80 04 40 00", "80 01 40 00", 0, 4, 1, XIW_RTR_READ },
 		{ "80 04 80 00", "80 01 80 00", 0, 4, 0, XIW_RTR_WRITE },
 		/* client-server: the other flags mean nothing */
-		{ "00 04 00 04", "00 04 00 04", 0, 4, 4 },
 		{ "00 04 00 04", "40 04 c0 04", 0, 4, 4 },
 	};
 
