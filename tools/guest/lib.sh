@@ -204,12 +204,12 @@ linux_parts() {
 		"$guest_dir/make-linux-parts" "$1" "$source"
 }
 
-# build_items: what the build root shows below /opt/xiw, as words NAME=PATH. XIW_BARE leaves out
-# what only tests and style need.
+# build_items: what the build root shows below /opt/xiw, as words NAME=PATH. If XIW_BARE names a
+# kernel series, then what building for that one needs, else also what tests and style need.
 build_items() {
 	local series newest
 	echo "rdma-core=$(rdma_core_source)"
-	for series in $(packages "$guest_dir/kernels"); do
+	for series in ${XIW_BARE:-$(packages "$guest_dir/kernels")}; do
 		echo "kernel-$series=$(kernel_image "$series")/modules"
 		[[ ${XIW_BARE:-} ]] || echo "peers-$series=$(linux_parts "$series")/peers"
 		newest=$series
