@@ -37,8 +37,7 @@ ibv_cq *CompletionQueue::create(ibv_context *context, int cqe, ibv_comp_channel 
 		ibv_cmd_destroy_cq(cq);
 		return fail(err);
 	}
-	object.release();
-	return cq;
+	return &object.release()->vcq_.cq;
 }
 
 int CompletionQueue::destroy(ibv_cq *cq) noexcept

@@ -228,7 +228,8 @@ int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 	if (is_inline)
 		return 0;
 	if (rule_of(wr.opcode).atomic) {
-		slot.atomic = { wr.wr.atomic.compare_add, wr.wr.atomic.swap };
+		slot.atomic = { .compare_add = wr.wr.atomic.compare_add,
+				.swap = wr.wr.atomic.swap };
 		data += sizeof(slot.atomic);
 	}
 	copy_sges(data, wr.sg_list, num_sge);

@@ -49,8 +49,7 @@ ibv_qp *QueuePair::create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 		ibv_cmd_destroy_qp(qp);
 		return fail(err);
 	}
-	object.release();
-	return qp;
+	return &object.release()->vqp_.qp;
 }
 
 int QueuePair::destroy(ibv_qp *qp) noexcept

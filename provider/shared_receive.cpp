@@ -40,8 +40,7 @@ ibv_srq *SharedReceive::create(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 		ibv_cmd_destroy_srq(srq);
 		return fail(err);
 	}
-	object.release();
-	return srq;
+	return &object.release()->vsrq_.srq;
 }
 
 int SharedReceive::destroy(ibv_srq *srq) noexcept

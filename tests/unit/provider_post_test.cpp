@@ -23,7 +23,7 @@ namespace
 {
 
 constexpr uint32_t entries = 4;
-constexpr uint32_t slot_size = 512; /* a header and sixteen SGEs, or 480 octets */
+constexpr size_t slot_size = 512; /* a header and sixteen SGEs, or 480 octets */
 constexpr uint32_t max_inline = 400;
 constexpr uint8_t untouched = 0xee;
 
@@ -35,7 +35,7 @@ struct PostTest : testing::Test {
 		ctl.flags = XIW_NEED_DOORBELL;
 	}
 
-	WorkRing ring() { return WorkRing(&ctl, slots.data(), entries, slot_size, entries); }
+	WorkRing ring() { return { &ctl, slots.data(), entries, slot_size, entries }; }
 
 	std::byte *slot(uint32_t n) { return slots.data() + n * slot_size; }
 

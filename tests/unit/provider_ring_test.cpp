@@ -20,7 +20,7 @@ namespace
 {
 
 constexpr uint32_t entries = 8;
-constexpr uint32_t slot_size = 64;
+constexpr size_t slot_size = 64;
 
 struct WorkMemory {
 	alignas(64) xiw_queue_ctl ctl = {};
@@ -28,7 +28,7 @@ struct WorkMemory {
 
 	WorkRing ring(uint32_t depth = entries)
 	{
-		return WorkRing(&ctl, slots.data(), entries, slot_size, depth);
+		return { &ctl, slots.data(), entries, slot_size, depth };
 	}
 };
 
@@ -212,7 +212,7 @@ struct CompletionMemory {
 	alignas(64) std::array<xiw_cqe, entries> slots = {};
 	uint32_t produced = 0;
 
-	CompletionRing ring() { return CompletionRing(&ctl, slots.data(), entries); }
+	CompletionRing ring() { return { &ctl, slots.data(), entries }; }
 
 	void complete(uint64_t wr_id)
 	{
@@ -235,8 +235,9 @@ TEST(CompletionRing, peek__in_order_over_many_laps)
 {
 	CompletionMemory memory;
 	CompletionRing ring = memory.ring();
+	constexpr uint64_t laps = 5;
 
-	for (uint64_t i = 0; i < 5 * entries; i++) {
+	for (uint64_t i = 0; i < laps * entries; i++) {
 		memory.complete(i);
 		const xiw_cqe *cqe = ring.peek();
 		ASSERT_NE(cqe, nullptr);
