@@ -76,7 +76,7 @@ rdma_quiet() { ip netns exec "$ns1" rdma "$@"; }
 # reason_given NETDEV: the log has a line of the module about this netdev.
 reason_given() {
 	[[ $link_type == xiw ]] || return 0
-	dmesg | sed -n "/xiw-test $$ begins/,\$p" | grep -E "xiw.*\b$1\b"
+	dmesg | sed -n "/xiw-test $$ begins/,\$p" | grep -w "$1:.*xiw"
 }
 
 second_link_refused() {

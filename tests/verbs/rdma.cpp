@@ -110,32 +110,39 @@ bool Buffer::is_zero() const
 
 End::End(Id id, const QpOptions &options, ibv_pd *shared_pd) : pd_(shared_pd)
 {
+	ibv_qp_init_attr attr = {};
+
 	if (!pd_) {
 		own_pd_.reset(ibv_alloc_pd(id->verbs));
 		pd_ = own_pd_.get();
 	}
-	if (options.notify)
-		channel_.reset(ibv_create_comp_channel(id->verbs));
-	send_cq_.reset(
-		ibv_create_cq(id->verbs, options.cq_entries, nullptr, channel_.get(), 0));
-	recv_cq_.reset(
-		ibv_create_cq(id->verbs, options.cq_entries, nullptr, channel_.get(), 0));
-	if (!pd_ || !send_cq_ || !recv_cq_)
-		fail("cannot create PD or CQ", errno);
-
-	ibv_qp_init_attr attr = {};
-
-	attr.send_cq = send_cq_.get();
-	attr.recv_cq = recv_cq_.get();
+	if (!pd_)
+		fail("ibv_alloc_pd", errno);
+	if (!options.cq)
+		create_queues(id->verbs, options);
+	attr.send_cq = options.cq ? options.cq : send_cq_.get();
+	attr.recv_cq = options.cq ? options.cq : recv_cq_.get();
 	attr.srq = options.srq;
 	attr.cap = { options.send_wr, options.srq ? 0 : options.recv_wr, options.send_sge,
 		     options.srq ? 0 : options.recv_sge, options.inline_data };
 	attr.qp_type = IBV_QPT_RC;
-	attr.sq_sig_all = options.all_signaled;
 	if (rdma_create_qp(id.get(), pd_, &attr))
 		fail("rdma_create_qp", errno);
 	cap_ = attr.cap;
 	id_ = std::move(id);
+}
+
+void End::create_queues(ibv_context *context, const QpOptions &options)
+{
+	if (options.notify) {
+		channel_.reset(ibv_create_comp_channel(context));
+		if (!channel_)
+			fail("ibv_create_comp_channel", errno);
+	}
+	send_cq_.reset(ibv_create_cq(context, options.cq_entries, nullptr, channel_.get(), 0));
+	recv_cq_.reset(ibv_create_cq(context, options.cq_entries, nullptr, channel_.get(), 0));
+	if (!send_cq_ || !recv_cq_)
+		fail("ibv_create_cq", errno);
 }
 
 ibv_qp_state End::state() const

@@ -107,9 +107,9 @@ struct QpOptions {
 	std::uint32_t recv_sge = 4;
 	std::uint32_t inline_data = 64;
 	int cq_entries = 256;
-	bool all_signaled = false;
 	ibv_srq *srq = nullptr;
-	bool notify = false;	/* completions go through a channel */
+	ibv_cq *cq = nullptr;	/* shared with other QPs, else each QP has its own two */
+	bool notify = false;	/* own CQs have a channel */
 };
 
 /* One end: an id with its PD, CQs and QP. */
@@ -120,8 +120,8 @@ public:
 	rdma_cm_id *id() const { return id_.get(); }
 	ibv_qp *qp() const { return id_->qp; }
 	ibv_pd *pd() const { return pd_; }
-	ibv_cq *send_cq() const { return send_cq_.get(); }
-	ibv_cq *recv_cq() const { return recv_cq_.get(); }
+	ibv_cq *send_cq() const { return qp()->send_cq; }
+	ibv_cq *recv_cq() const { return qp()->recv_cq; }
 	ibv_comp_channel *channel() const { return channel_.get(); }
 	const ibv_qp_cap &cap() const { return cap_; }
 	ibv_qp_state state() const;
@@ -137,6 +137,7 @@ public:
 	void receive(ibv_sge into, std::uint64_t wr_id = 0);
 
 private:
+	void create_queues(ibv_context *context, const QpOptions &options);
 	void post_rdma(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t remote,
 		       std::uint32_t rkey, std::uint64_t wr_id);
 

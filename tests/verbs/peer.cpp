@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* The peer, a scripted partner that the netns themes drive.
+ *
+ *	peer [OPTION...] listen ADDRESS PORT
+ *	peer [OPTION...] connect ADDRESS PORT
+ *
+ * The caller writes to the listener's memory, reads it back, and sends messages that the listener
+ * sends back; it compares all that returns. What happens to connections is printed, one line each:
+ * "open", "data" when the first round of all connections was good, and the names of events.
+ */
+#include "rdma.hpp"
+
+#include <getopt.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <format>
+#include <iostream>
+#include <list>
+#include <thread>
+
+using namespace rdma;
+
+namespace
+{
+
+struct Options {
+	std::string role;
+	std::string address;
+	std::uint16_t port = 0;
+	unsigned int connections = 1;	/* the caller's: open at a time; the listener's: in all */
+	unsigned int times = 1;		/* how often the caller opens and closes them */
+	std::uint32_t size = 4096;	/* octets of the memory of a connection */
+	bool endless = false;		/* rounds go on until an event ends the connection */
+	bool one_sided = false;		/* no messages */
+};
+
+constexpr std::uint32_t message_size = 256;
+
+void tell(std::string_view line)
+{
+	std::cout << line << std::endl;
+}
+
+/* What the listener answers: the memory of this connection. */
+struct Memory {
+	std::uint64_t address;
+	std::uint32_t rkey;
+	std::uint32_t size;
+};
+
+/* Serves all connections from one queue of receives. */
+class Server {
+public:
+	explicit Server(const Options &options)
+		: options_(options), listener_(options.address, options.port, 1024)
+	{
+	}
+
+	/* Returns when as many connections as were asked for have come and gone. */
+	void run()
+	{
+		while (ended_ < options_.connections) {
+			std::array<pollfd, 2> fds = { { { listener_.channel()->fd, POLLIN, 0 },
+							{ channel_ ? channel_->fd : -1, POLLIN,
+							  0 } } };
+
+			if (poll(fds.data(), fds.size(), -1) < 0)
+				fail("poll", errno);
+			if (fds[1].revents)
+				handle_completions();
+			if (fds[0].revents)
+				handle_event();
+		}
+	}
+
+private:
+	static constexpr std::uint32_t slots = 512; /* messages under way */
+	static constexpr std::uint64_t is_send = 1ull << 32;
+
+	void handle_event()
+	{
+		Event event = next_event(listener_.channel(), 0);
+
+		switch (event.type) {
+		case RDMA_CM_EVENT_CONNECT_REQUEST:
+			accept(Id(event.id));
+			break;
+		case RDMA_CM_EVENT_ESTABLISHED:
+			tell("open");
+			break;
+		case RDMA_CM_EVENT_DISCONNECTED:
+		case RDMA_CM_EVENT_CONNECT_ERROR:
+		case RDMA_CM_EVENT_DEVICE_REMOVAL:
+			tell(rdma_event_str(static_cast<rdma_cm_event_type>(event.type)));
+			ended_ += std::erase_if(ends_, [&](const End &end) {
+				return end.id() == event.id;
+			});
+			break;
+		default:
+			break;
+		}
+	}
+
+	void accept(Id id)
+	{
+		if (!pd_)
+			create_resources(id->verbs);
+
+		QpOptions qp = { .recv_wr = 0, .recv_sge = 0, .srq = srq_.get(), .cq = cq_.get() };
+		std::uint32_t slot = accepted_++ % memory_slots();
+		Memory memory = { memory_->address() + std::uint64_t{ slot } * options_.size,
+				  memory_->mr()->rkey, options_.size };
+		std::array<std::uint8_t, sizeof(memory)> data;
+
+		std::memcpy(data.data(), &memory, sizeof(memory));
+
+		rdma_conn_param parameters = connection_parameters(data);
+		End &end = ends_.emplace_back(std::move(id), qp, pd_.get());
+
+		if (rdma_accept(end.id(), &parameters)) {
+			tell(std::format("rdma_accept: {}", std::strerror(errno)));
+			ends_.pop_back();
+		}
+	}
+
+	/* As much memory as connections can be open, within reason. */
+	std::uint32_t memory_slots() const
+	{
+		return std::clamp(options_.connections, 1u, 1024u);
+	}
+
+	void create_resources(ibv_context *context)
+	{
+		ibv_srq_init_attr attr = { nullptr, { slots, 1, 0 } };
+
+		pd_.reset(ibv_alloc_pd(context));
+		channel_.reset(ibv_create_comp_channel(context));
+		cq_.reset(ibv_create_cq(context, 4 * slots, nullptr, channel_.get(), 0));
+		srq_.reset(ibv_create_srq(pd_.get(), &attr));
+		if (!pd_ || !channel_ || !cq_ || !srq_)
+			fail("cannot create PD, CQ or SRQ", errno);
+		memory_.emplace(pd_.get(), std::size_t{ options_.size } * memory_slots());
+		messages_.emplace(pd_.get(), std::size_t{ slots } * message_size);
+		for (std::uint32_t slot = 0; slot < slots; slot++)
+			post_receive(slot);
+		if (int err = ibv_req_notify_cq(cq_.get(), 0))
+			fail("ibv_req_notify_cq", err);
+	}
+
+	void post_receive(std::uint32_t slot)
+	{
+		ibv_sge sge = messages_->sge(std::size_t{ slot } * message_size, message_size);
+		ibv_recv_wr wr = { slot, nullptr, &sge, 1 };
+		ibv_recv_wr *bad;
+
+		if (int err = ibv_post_srq_recv(srq_.get(), &wr, &bad))
+			fail("ibv_post_srq_recv", err);
+	}
+
+	void handle_completions()
+	{
+		ibv_cq *cq;
+		void *context;
+		ibv_wc wc;
+
+		if (ibv_get_cq_event(channel_.get(), &cq, &context))
+			fail("ibv_get_cq_event", errno);
+		ibv_ack_cq_events(cq, 1);
+		if (int err = ibv_req_notify_cq(cq, 0))
+			fail("ibv_req_notify_cq", err);
+		while (ibv_poll_cq(cq, 1, &wc) == 1)
+			handle(wc);
+	}
+
+	/* A message goes back to where it came from; then its receive is there for the next. */
+	void handle(const ibv_wc &wc)
+	{
+		auto slot = static_cast<std::uint32_t>(wc.wr_id);
+		auto end = std::ranges::find_if(
+			ends_, [&](const End &one) { return one.qp()->qp_num == wc.qp_num; });
+
+		if (wc.status != IBV_WC_SUCCESS || wc.wr_id & is_send || end == ends_.end()) {
+			post_receive(slot);
+			return;
+		}
+		ibv_sge sge = messages_->sge(std::size_t{ slot } * message_size, wc.byte_len);
+		ibv_send_wr wr = {};
+
+		wr.wr_id = slot | is_send;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.opcode = IBV_WR_SEND;
+		wr.send_flags = IBV_SEND_SIGNALED;
+		if (end->post(wr))
+			post_receive(slot);
+	}
+
+	const Options &options_;
+	Listener listener_;
+	Pd pd_;
+	CompletionChannel channel_;
+	Cq cq_;
+	Srq srq_;
+	std::optional<Buffer> memory_;
+	std::optional<Buffer> messages_;
+	std::list<End> ends_;
+	unsigned int accepted_ = 0;
+	unsigned int ended_ = 0;
+};
+
+/* One connection of the caller. */
+class Call {
+public:
+	explicit Call(const Options &options)
+		: options_(options), channel_(rdma_create_event_channel()),
+		  end_(resolve(channel_.get(), options.address, options.port), {}),
+		  out_(end_.pd(), options.size), in_(end_.pd(), options.size),
+		  message_(end_.pd(), 2 * message_size)
+	{
+		rdma_conn_param parameters = connection_parameters();
+
+		if (rdma_connect(end_.id(), &parameters))
+			fail("rdma_connect", errno);
+
+		Event event = expect_event(channel_.get(), RDMA_CM_EVENT_ESTABLISHED);
+
+		require(event.private_data.size() >= sizeof(memory_), "the listener tells its memory");
+		std::memcpy(&memory_, event.private_data.data(), sizeof(memory_));
+		require(memory_.size == options.size, "both sides agree on the size");
+	}
+
+	/* A message and its echo, writes in pieces, one read over all of them: under way at once,
+	 * and compared.
+	 */
+	void round(std::uint32_t seed)
+	{
+		constexpr std::uint32_t pieces = 8;
+		std::uint32_t piece = options_.size / pieces;
+
+		out_.fill(seed);
+		if (!options_.one_sided)
+			send_message(seed);
+		for (std::uint32_t i = 0; i < pieces; i++)
+			end_.write(out_.sge(std::size_t{ i } * piece, piece),
+				   memory_.address + std::uint64_t{ i } * piece, memory_.rkey, i);
+		end_.read(in_.sge(0, options_.size), memory_.address, memory_.rkey, pieces);
+		if (!options_.one_sided)
+			expect_completion(end_.send_cq(), IBV_WC_SUCCESS, 101);
+		for (std::uint32_t i = 0; i <= pieces; i++)
+			expect_completion(end_.send_cq(), IBV_WC_SUCCESS, i);
+		require(in_.holds(seed, 0, piece * pieces), "what was written is read back");
+		if (!options_.one_sided)
+			expect_echo();
+	}
+
+	void send_message(std::uint32_t seed)
+	{
+		auto octets = message_.bytes();
+
+		for (std::size_t i = 0; i < message_size; i++)
+			octets[i] = pattern(seed, i);
+		end_.receive(message_.sge(message_size, message_size), 100);
+		end_.send(message_.sge(0, message_size), 101);
+	}
+
+	void expect_echo()
+	{
+		auto octets = message_.bytes();
+
+		expect_completion(end_.recv_cq(), IBV_WC_SUCCESS, 100);
+		require(std::ranges::equal(octets.first(message_size), octets.last(message_size)),
+			"the echo is the message");
+	}
+
+	/* The name of the event that ends the connection. */
+	std::string ending()
+	{
+		Event event = next_event(channel_.get(), 15000);
+
+		require(event.type >= 0, "an event tells that the connection has ended");
+		return rdma_event_str(static_cast<rdma_cm_event_type>(event.type));
+	}
+
+	void close()
+	{
+		if (rdma_disconnect(end_.id()))
+			fail("rdma_disconnect", errno);
+		expect_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED);
+	}
+
+private:
+	const Options &options_;
+	EventChannel channel_;
+	End end_;
+	Buffer out_;
+	Buffer in_;
+	Buffer message_;
+	Memory memory_ = {};
+};
+
+std::list<Call> open_calls(const Options &options)
+{
+	std::list<Call> calls;
+
+	for (unsigned int i = 0; i < options.connections; i++) {
+		calls.emplace_back(options);
+		calls.back().round(i);
+	}
+	tell("data");
+	return calls;
+}
+
+void call_and_close(const Options &options)
+{
+	for (unsigned int time = 0; time < options.times; time++)
+		for (Call &call : open_calls(options))
+			call.close();
+}
+
+/* One thread a connection. What ends them must be an event, whatever their requests met first. */
+void call_endlessly(const Options &options)
+{
+	auto calls = open_calls(options);
+	std::atomic<unsigned int> without_event = 0;
+
+	{
+		std::list<std::jthread> threads;
+
+		for (Call &call : calls)
+			threads.emplace_back([&] {
+				try {
+					for (std::uint32_t seed = 0;; seed++)
+						call.round(seed);
+				} catch (const std::exception &error) {
+					tell(error.what());
+				}
+				try {
+					tell(call.ending());
+				} catch (const std::exception &error) {
+					tell(error.what());
+					without_event++;
+				}
+			});
+	}
+	require(!without_event, "every connection ends with an event");
+}
+
+[[noreturn]] void usage()
+{
+	std::cerr << "usage: peer [--connections N] [--times N] [--size OCTETS] [--endless]\n"
+		     "                [--one-sided] listen|connect ADDRESS PORT\n";
+	std::exit(2);
+}
+
+Options parse(int argc, char **argv)
+{
+	enum { connections, times, size, endless, one_sided };
+	const option known[] = { { "connections", required_argument, nullptr, connections },
+				 { "times", required_argument, nullptr, times },
+				 { "size", required_argument, nullptr, size },
+				 { "endless", no_argument, nullptr, endless },
+				 { "one-sided", no_argument, nullptr, one_sided },
+				 { nullptr, 0, nullptr, 0 } };
+	Options options;
+
+	for (int got; (got = getopt_long(argc, argv, "", known, nullptr)) >= 0;) {
+		switch (got) {
+		case connections: options.connections = std::stoul(optarg); break;
+		case times: options.times = std::stoul(optarg); break;
+		case size: options.size = std::stoul(optarg); break;
+		case endless: options.endless = true; break;
+		case one_sided: options.one_sided = true; break;
+		default: usage();
+		}
+	}
+	if (argc - optind != 3)
+		usage();
+	options.role = argv[optind];
+	options.address = argv[optind + 1];
+	options.port = static_cast<std::uint16_t>(std::stoul(argv[optind + 2]));
+	return options;
+}
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	try {
+		Options options = parse(argc, argv);
+
+		if (options.role == "listen")
+			Server(options).run();
+		else if (options.role != "connect")
+			usage();
+		else if (options.endless)
+			call_endlessly(options);
+		else
+			call_and_close(options);
+	} catch (const std::exception &error) {
+		tell(error.what());
+		return 1;
+	}
+	return 0;
+}

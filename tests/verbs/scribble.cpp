@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* A process that writes nonsense over its rings harms its own queue pairs alone. */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <random>
+#include <thread>
+
+using namespace rdma;
+
+namespace
+{
+
+using Words = std::span<volatile std::uint32_t>;
+
+/* All that this process has mapped from an RDMA device: its rings. */
+std::vector<Words> mapped_rings()
+{
+	std::ifstream maps("/proc/self/maps");
+	std::vector<Words> rings;
+
+	for (std::string line; std::getline(maps, line);) {
+		std::uintptr_t begin, end;
+
+		if (line.find("/dev/infiniband/uverbs") == line.npos)
+			continue;
+		if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2)
+			rings.emplace_back(reinterpret_cast<volatile std::uint32_t *>(begin),
+					   (end - begin) / 4);
+	}
+	return rings;
+}
+
+using Scribbler = std::function<void(Words, std::mt19937 &)>;
+
+/* Random words at random places, for a time in which the device is at work. */
+void everywhere(Words ring, std::mt19937 &random)
+{
+	ring[random() % ring.size()] = random();
+}
+
+/* The beginning of each ring holds its control words: counters, flags, arming. */
+void control_words(Words ring, std::mt19937 &random)
+{
+	std::size_t words = std::min<std::size_t>(ring.size(), 64);
+	std::uint32_t nearby = static_cast<std::uint32_t>(random() % 3) - 1;
+
+	ring[random() % words] = random() % 2 ? random() : ring[random() % words] + nearby;
+}
+
+/* Bits are turned over in what the provider has just written. */
+void flipped_bits(Words ring, std::mt19937 &random)
+{
+	std::size_t place = random() % ring.size();
+
+	ring[place] = ring[place] ^ 1u << random() % 32;
+}
+
+/* Talks over its own connection while it scribbles. */
+void scribbling_child(const std::string &address, const Scribbler &scribble, unsigned int seed)
+{
+	Pair pair(address, { .send_wr = 32, .recv_wr = 32, .cq_entries = 64 });
+	Buffer from(pair.a().pd(), 65536), to(pair.b().pd(), 65536);
+	auto rings = mapped_rings();
+	std::mt19937 random(seed);
+
+	require(!rings.empty(), "the provider has mapped rings");
+	for (unsigned int i = 0; i < 16; i++)
+		pair.b().receive(to.sge(0, 4096), i);
+	for (unsigned int i = 0; i < 3000; i++) {
+		ibv_sge sge = from.sge(0, random() % 65536);
+		ibv_send_wr wr = {};
+		ibv_wc wc;
+
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.opcode = random() % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+		wr.send_flags = IBV_SEND_SIGNALED;
+		wr.wr.rdma = { to.address(), to.mr()->rkey };
+		pair.a().post(wr);
+		if (i > 10)
+			scribble(rings[random() % rings.size()], random);
+		ibv_poll_cq(pair.a().send_cq(), 1, &wc);
+	}
+}
+
+/* Runs work in a child. Returns what waitpid() says of its end. */
+int in_child(const std::function<void()> &work)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		int failed = 0;
+
+		alarm(30);
+		try {
+			work();
+		} catch (const std::exception &error) {
+			std::cout << "child: " << error.what() << std::endl;
+			failed = 1;
+		}
+		_exit(failed);
+	}
+	require(child > 0 && waitpid(child, &status, 0) == child, "the child ends");
+	return status;
+}
+
+/* A connection of another process, asked now and then whether it still works. This process has
+ * none itself: a fork would share it.
+ */
+class Bystander {
+public:
+	explicit Bystander(const std::string &address)
+	{
+		require(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends_), "a pair of sockets");
+		child_ = fork();
+		require(child_ >= 0, "a child");
+		if (!child_)
+			serve(address);
+		::close(ends_[1]);
+	}
+
+	~Bystander()
+	{
+		::close(ends_[0]);
+		waitpid(child_, nullptr, 0);
+	}
+
+	void expect_alive(Where where = Where::current())
+	{
+		char answer = 0;
+
+		require(write(ends_[0], "?", 1) == 1, "the bystander is there", where);
+		require(read(ends_[0], &answer, 1) == 1 && answer == '!',
+			"the bystander's connection works", where);
+	}
+
+private:
+	[[noreturn]] void serve(const std::string &address)
+	{
+		char question;
+
+		::close(ends_[0]);
+		try {
+			Pair pair(address);
+
+			while (read(ends_[1], &question, 1) == 1) {
+				pair.expect_alive();
+				if (write(ends_[1], "!", 1) != 1)
+					break;
+			}
+		} catch (const std::exception &error) {
+			std::cout << "bystander: " << error.what() << std::endl;
+		}
+		_exit(0);
+	}
+
+	int ends_[2];
+	pid_t child_;
+};
+
+/* The provider may trip over its own rings, so the child may end in any way. */
+void survive(const std::string &address, const Scribbler &scribble)
+{
+	Bystander bystander(address);
+
+	for (unsigned int seed = 1; seed <= 20; seed++) {
+		in_child([&] { scribbling_child(address, scribble, seed); });
+		bystander.expect_alive();
+	}
+}
+
+void over_all(const std::string &address)
+{
+	survive(address, everywhere);
+}
+
+void over_control_words(const std::string &address)
+{
+	survive(address, control_words);
+}
+
+void single_bits(const std::string &address)
+{
+	survive(address, flipped_bits);
+}
+
+/* One thread posts as it should while another keeps the first word of each ring wild: that is
+ * the producer index of a QP, the consumer index of a CQ.
+ */
+void post_with_wild_counters(const std::string &address)
+{
+	Pair victim(address);
+	Buffer from(victim.a().pd(), 64), to(victim.b().pd(), 64);
+	std::jthread scribbler([](std::stop_token stop) {
+		while (!stop.stop_requested())
+			for (Words ring : mapped_rings())
+				ring[0] = ring[0] + 0x40000000;
+	});
+
+	while (next_event(victim.a_channel(), 0).type != RDMA_CM_EVENT_DISCONNECTED) {
+		ibv_sge sge = from.sge(0, 8);
+		ibv_send_wr wr = {};
+
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		wr.wr.rdma = { to.address(), to.mr()->rkey };
+		victim.a().post(wr);
+	}
+	require(victim.a().state() == IBV_QPS_ERR, "the QP is in error");
+}
+
+void wild_counters(const std::string &address)
+{
+	Bystander bystander(address);
+
+	require(in_child([&] { post_with_wild_counters(address); }) == 0,
+		"the owner hears that its connection has ended");
+	bystander.expect_alive();
+}
+
+const cases::Case all[] = {
+	{ "random words all over the rings harm nobody else", over_all },
+	{ "random control words harm nobody else", over_control_words },
+	{ "single bits turned over harm nobody else", single_bits },
+	{ "wild counters end their own connection", wild_counters },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
