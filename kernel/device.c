@@ -166,15 +166,15 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return 0;
 }
 
-/* Without an answer from the netdev (lo, dummy, tun) the port claims 10 Gb/s. */
-static int device_port_speed(struct xiw_device *dev, struct ib_port_attr *attr)
+/* Without an answer from the netdev (lo, dummy, tun, or on its way out) the port claims 10 Gb/s. */
+static void device_port_speed(struct xiw_device *dev, struct ib_port_attr *attr)
 {
-	if (dev->netdev->ethtool_ops->get_link_ksettings)
-		return ib_get_eth_speed(&dev->ibdev, 1, &attr->active_speed, &attr->active_width);
+	if (dev->netdev->ethtool_ops->get_link_ksettings &&
+	    !ib_get_eth_speed(&dev->ibdev, 1, &attr->active_speed, &attr->active_width))
+		return;
 
 	attr->active_speed = IB_SPEED_SDR;
 	attr->active_width = IB_WIDTH_4X;
-	return 0;
 }
 
 static int device_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
@@ -193,7 +193,8 @@ static int device_query_port(struct ib_device *ibdev, u32 port, struct ib_port_a
 	attr->pkey_tbl_len = 1;
 	attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->max_vl_num = 1;
-	return device_port_speed(dev, attr);
+	device_port_speed(dev, attr);
+	return 0;
 }
 
 static int device_get_port_immutable(struct ib_device *ibdev, u32 port,
