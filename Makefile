@@ -27,16 +27,16 @@ install-provider: provider
 # The rest needs root on Debian 12 or 13, and installs what it misses.
 
 demo:
-	tools/demo
+	@tools/demo
 
 check:
-	tools/check
+	@tools/check
 
 check-debug:
-	tests/vm/run-debug
+	@tests/vm/run-debug
 
 style:
-	tools/style
+	@tools/style
 
 clean:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) clean
