@@ -279,7 +279,7 @@ int QueuePair::post_send(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 
 int QueuePair::post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 {
-	if (is_reset()) {
+	if (is_reset() || !rq_.is_open()) {
 		*bad = wr;
 		return EINVAL;
 	}

@@ -21,7 +21,9 @@
  *   full barrier before flags is read full barrier after the kernel set it
  *   load of gen, acquire              release store by the kernel
  *   full barrier after arm is stored  full barrier before the kernel reads it
- *   load of fired, acquire            release store by the kernel
+ *
+ * The kernel stores fired before it notifies, so who was notified sees it; to
+ * anyone else an old value means that a notification is on its way.
  */
 namespace xiw
 {
@@ -47,6 +49,9 @@ public:
 		  depth_(std::min(entries, depth))
 	{
 	}
+
+	/* False until it is put on memory: nothing else may be called before. */
+	bool is_open() const noexcept { return ctl_; }
 
 	/* Slots ever filled and published. */
 	std::uint32_t produced() const noexcept
@@ -127,7 +132,7 @@ public:
 	{
 		SharedWord arm(ctl_->arm);
 		auto last = arm.load(std::memory_order_relaxed);
-		bool pending = SharedWord(ctl_->fired).load(std::memory_order_acquire) != last;
+		bool pending = SharedWord(ctl_->fired).load(std::memory_order_relaxed) != last;
 
 		if (pending && (solicited_only || !(last & XIW_ARM_SOLICITED)))
 			return;

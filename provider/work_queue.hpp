@@ -51,6 +51,9 @@ public:
 		max_sge_ = max_sge;
 	}
 
+	/* False if the queue pair has none, but a shared one. */
+	bool is_open() const noexcept { return ring_.is_open(); }
+
 	Doorbell &doorbell() noexcept { return doorbell_; }
 
 	int post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;

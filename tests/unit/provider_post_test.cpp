@@ -481,4 +481,15 @@ TEST(QueuePairState, reset__takes_no_requests)
 	EXPECT_EQ(bad_recv, &recv);
 }
 
+TEST(QueuePairState, shared_receive_queue__leaves_none_of_its_own)
+{
+	QueuePair qp;
+	ibv_recv_wr recv = {};
+	ibv_recv_wr *bad = nullptr;
+
+	reinterpret_cast<ibv_qp *>(&qp)->state = IBV_QPS_RTS;
+	EXPECT_EQ(qp.post_recv(&recv, &bad), EINVAL);
+	EXPECT_EQ(bad, &recv);
+}
+
 } /* namespace */
