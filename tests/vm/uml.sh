@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# shellcheck shell=bash
+# Items of the User Mode Linux guest, beside those of tools/guest/lib.sh.
+
+vm_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+# shellcheck source=tools/guest/lib.sh
+. "$vm_dir/../../tools/guest/lib.sh"
+
+# newest_source: name and version of the newest linux-source package; looked up with the kernels.
+newest_source() {
+	local table=$cache/newest-source.table package
+	kernels >/dev/null
+	if [[ ! -e $table || $cache/kernels -nt $table ]]; then
+		package=$(guest_apt apt-cache pkgnames linux-source- |
+			grep -E '^linux-source-[0-9]+\.[0-9]+$' | sort -V | tail -n 1)
+		[[ $package ]] || die "Debian's package lists name no linux-source"
+		guest_apt apt-cache show --no-all-versions "$package" |
+			sed -n "s/^Version: /$package /p" >"$table"
+	fi
+	cat "$table"
+}
+
+# newest_source_tree: folder with that package's sources.
+newest_source_tree() {
+	local package
+	package=$(newest_source)
+	item newest-source "$package" unpack_source "${package% *}"
+}
+
+unpack_source() {
+	local tarball
+	tarball=$(linux_source "${1#linux-source-}")
+	mkdir -p "$2" && tar -x -J -f "$tarball" -C "$2" --strip-components=1
+}
+
+# guest_folder: the guest's userland as a folder.
+guest_folder() {
+	local image
+	image=$(guest_root)
+	item guest-folder "$image" unpack_image "$image"
+}
+
+unpack_image() { unsquashfs -n -d "$2" "$1"; }
+
+# uml_kernel debug|native: folder with the kernel and its build tree.
+uml_kernel() {
+	local configs=("$vm_dir/uml.config") compiler files
+	[[ $1 = native ]] || configs+=("$vm_dir/uml-$1.config")
+	compiler=$(dpkg-query --admindir="$(build_root)/var/lib/dpkg" -W gcc)
+	mapfile -t files < <(find "$vm_dir/make-uml" "$vm_dir/arch" -type f | sort)
+	item "uml-$1" "$(newest_source; echo "$compiler"; cat "${files[@]}" "${configs[@]}")" \
+		"$vm_dir/make-uml" "$(build_root)" "$(newest_source_tree)" "${configs[@]}"
+}
+
+# uml_items KIND: what the build root shows below /opt/xiw, as words NAME=PATH.
+uml_items() {
+	local newest
+	newest=$(packages "$guest_dir/kernels" | tail -n 1)
+	echo "rdma-core=$(rdma_core_source)"
+	echo "linux=$(linux_parts "$newest")/linux"
+	echo "linux-source=$(newest_source_tree)"
+	echo "uml=$(uml_kernel "$1")"
+	echo "guest=$(guest_folder)"
+}
