@@ -19,10 +19,13 @@ provider:
 install: install-module install-provider
 
 install-module: module
-	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
+	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(DESTDIR) modules_install
+ifndef DESTDIR
+	depmod $$($(MAKE) -s -C $(KDIR) kernelrelease)
+endif
 
 install-provider: provider
-	cmake --install build/provider
+	DESTDIR=$(DESTDIR) cmake --install build/provider
 
 # The rest needs root on Debian 12 or 13, and installs what it misses.
 
