@@ -106,21 +106,25 @@ void *xiw_mr_span(const struct xiw_mr *mr, u64 addr, size_t *len)
 
 void xiw_mr_read(const struct xiw_mr *mr, u64 addr, void *to, size_t len)
 {
+	const void *from;
 	size_t run;
 
 	for (; len; addr += run, to += run, len -= run) {
 		run = len;
-		memcpy(to, xiw_mr_span(mr, addr, &run), run);
+		from = xiw_mr_span(mr, addr, &run);
+		memcpy(to, from, run);
 	}
 }
 
 void xiw_mr_write(const struct xiw_mr *mr, u64 addr, const void *from, size_t len)
 {
 	size_t run;
+	void *to;
 
 	for (; len; addr += run, from += run, len -= run) {
 		run = len;
-		memcpy(xiw_mr_span(mr, addr, &run), from, run);
+		to = xiw_mr_span(mr, addr, &run);
+		memcpy(to, from, run);
 	}
 }
 
