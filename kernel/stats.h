@@ -11,8 +11,8 @@
 struct ib_device;
 struct rdma_hw_stats;
 
-/**
- * enum xiw_stat - what is counted for each device; names are in stats.c, shown by `rdma statistic`
+/*
+ * What is counted for each device. Names are in stats.c, shown by `rdma statistic`.
  *
  * After the named ones comes one counter for each enum xiw_cause but XIW_OK, at
  * XIW_STAT_CAUSES + cause.
