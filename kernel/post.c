@@ -60,11 +60,12 @@ static int post_judge_header(const struct xiw_qp *qp, const struct xiw_send_slot
 
 static u64 post_payload(const struct xiw_send_slot *cur)
 {
+	const struct xiw_sge *sges = xiw_slot_sges(cur);
 	u64 len = cur->inline_len;
 	unsigned int i;
 
 	for (i = 0; i < cur->num_sge; i++)
-		len += cur->sge[i].length;
+		len += sges[i].length;
 	return len;
 }
 
@@ -94,7 +95,7 @@ int xiw_send_take(struct xiw_qp *qp)
 	ret = post_judge_header(qp, cur, &data);
 	if (ret)
 		return ret;
-	memcpy(cur->data, slot + XIW_SLOT_HEADER, data);
+	memcpy(xiw_slot_data(cur), slot + XIW_SLOT_HEADER, data);
 	barrier();
 	payload = post_payload(cur);
 	if (payload > XIW_MAX_MESSAGE)
@@ -186,7 +187,7 @@ static int post_fill_inline(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 	for (i = 0; i < wr->num_sge; i++) {
 		if (wr->sg_list[i].length > qp->cap.max_inline_data - len)
 			return -EINVAL;
-		memcpy(slot->data + len, (void *)(uintptr_t)wr->sg_list[i].addr,
+		memcpy(xiw_slot_data(slot) + len, (void *)(uintptr_t)wr->sg_list[i].addr,
 		       wr->sg_list[i].length);
 		len += wr->sg_list[i].length;
 	}
@@ -222,7 +223,7 @@ static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 		return post_fill_inline(qp, slot, wr);
 	slot->num_sge = wr->num_sge;
 	for (i = 0; i < wr->num_sge; i++)
-		slot->sge[i] = (struct xiw_sge){
+		xiw_slot_sges(slot)[i] = (struct xiw_sge){
 			.addr = wr->sg_list[i].addr,
 			.length = wr->sg_list[i].length,
 			.lkey = wr->sg_list[i].lkey,

@@ -5,6 +5,17 @@
 
 #include "qp.h"
 
+/* What follows the header of a send slot; the slot may be larger than its type says. */
+static inline void *xiw_slot_data(const struct xiw_send_slot *slot)
+{
+	return (void *)slot + XIW_SLOT_HEADER;
+}
+
+static inline struct xiw_sge *xiw_slot_sges(const struct xiw_send_slot *slot)
+{
+	return xiw_slot_data(slot);
+}
+
 /* post.c APIs */
 
 /**

@@ -104,14 +104,18 @@ static void qp_complete_send(struct xiw_qp *qp, const struct xiw_send_wr *wr)
 		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 }
 
+/* The slot is given back first: who sees the completion may count on posting again. */
 void xiw_qp_retire(struct xiw_qp *qp)
 {
-	u32 count = qp->sq.returned;
+	struct xiw_send_wr *wr;
 
-	while (count != qp->sq.taken && xiw_qp_wr(qp, count)->done)
-		qp_complete_send(qp, xiw_qp_wr(qp, count++));
-	if (count != qp->sq.returned)
-		xiw_ring_return(&qp->sq, count - qp->sq.returned);
+	while (qp->sq.returned != qp->sq.taken) {
+		wr = xiw_qp_wr(qp, qp->sq.returned);
+		if (!wr->done)
+			break;
+		xiw_ring_return(&qp->sq, 1);
+		qp_complete_send(qp, wr);
+	}
 }
 
 void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe)
@@ -138,7 +142,7 @@ static void qp_flush_sends(struct xiw_qp *qp)
 
 	if (ready == XIW_RING_BROKEN)
 		ready = 0;
-	for (end = sq->taken + ready; sq->returned != end; xiw_ring_return(sq, 1)) {
+	for (end = sq->taken + ready; sq->returned != end;) {
 		wr = xiw_qp_wr(qp, sq->returned);
 		if (sq->returned == sq->taken) {
 			const struct xiw_send_slot *slot = xiw_ring_slot(sq, sq->taken++);
@@ -150,6 +154,7 @@ static void qp_flush_sends(struct xiw_qp *qp)
 		}
 		if (!wr->done)
 			wr->status = IB_WC_WR_FLUSH_ERR;
+		xiw_ring_return(sq, 1);
 		qp_complete_send(qp, wr);
 	}
 }

@@ -258,13 +258,13 @@ static int tx_request_failed(struct xiw_qp *qp, enum ib_wc_status status)
 static enum xiw_mem_fault tx_gather(struct xiw_qp *qp, u32 from, void *to, u32 len)
 {
 	const struct xiw_send_slot *cur = qp->tx.cur;
-	const struct xiw_sge *sge = cur->sge;
+	const struct xiw_sge *sge = xiw_slot_sges(cur);
 	enum xiw_mem_fault bad;
 	struct xiw_mr *mr;
 	u32 n;
 
 	if (cur->flags & XIW_SEND_INLINE) {
-		memcpy(to, cur->data + from, len);
+		memcpy(to, xiw_slot_data(cur) + from, len);
 		return XIW_MEM_OK;
 	}
 	for (; len; sge++) {
@@ -373,7 +373,7 @@ static int tx_stage_read(struct tx_run *run)
 	if (qp->reads.used == qp->reads.size)
 		return TX_NOTHING;
 	if (cur->num_sge)
-		read.sink = cur->sge[0];
+		read.sink = *xiw_slot_sges(cur);
 	if (read.sink.length) {
 		if (xiw_mr_get(&mr, qp->ibqp.pd, read.sink.lkey, read.sink.addr,
 			       read.sink.length, IB_ACCESS_LOCAL_WRITE))
