@@ -242,12 +242,12 @@ static ssize_t crc_store(struct device *device, struct device_attribute *attr, c
 			 size_t count)
 {
 	struct xiw_device *dev = rdma_device_to_drv_device(device, struct xiw_device, ibdev);
-	bool crc;
+	u8 crc;
 	int ret;
 
-	ret = kstrtobool(buf, &crc);
-	if (ret)
-		return ret;
+	ret = kstrtou8(buf, 10, &crc);
+	if (ret || crc > 1)
+		return ret ?: -EINVAL;
 	WRITE_ONCE(dev->crc, crc);
 	return count;
 }

@@ -17,6 +17,7 @@
 /**
  * struct xiw_listener - one TCP socket that listens
  * @ref: one for the list of ids not being empty, one for each half-open connection and queued work
+ * @rcu: the socket's callback may still look at it for a grace period
  * @entry: place in the list of all
  * @net: network namespace
  * @addr: where it listens

@@ -87,6 +87,7 @@ static enum xiw_wc_opcode qp_wc_opcode(u8 opcode)
 	}
 }
 
+/* Completes the request that was returned last. */
 static void qp_complete_send(struct xiw_qp *qp, const struct xiw_send_wr *wr)
 {
 	struct xiw_cqe cqe = {
@@ -96,6 +97,7 @@ static void qp_complete_send(struct xiw_qp *qp, const struct xiw_send_wr *wr)
 		.vendor_err = wr->cause,
 		.status = wr->status,
 		.opcode = qp_wc_opcode(wr->opcode),
+		.sq_count = qp->sq.returned,
 	};
 
 	if (wr->status == IB_WC_SUCCESS && !(wr->flags & XIW_SEND_SIGNALED))

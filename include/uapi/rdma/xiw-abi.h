@@ -28,6 +28,10 @@
  * post_recv of no work requests). The kernel sets that flag, executes a full
  * barrier, and looks at @produced once more before it stops looking.
  *
+ * A send request is over, for the process, when its completion or a later one of
+ * the same queue has been polled: then its place may be counted as free
+ * (xiw_cqe.sq_count). The kernel has returned the slot by then.
+ *
  * Completion queues (struct xiw_cq_ctl). The kernel fills an entry and stores
  * its @gen last, with release. The entry of count n is there when @gen equals
  * xiw_cqe_gen(n, entries). The process stores @consumed with release after it
@@ -178,7 +182,10 @@ struct xiw_cqe {
 	__u16		opcode;		/* enum xiw_wc_opcode */
 	__u16		flags;		/* XIW_WC_WITH_* */
 	__u16		solicited;
-	__u32		reserved[5];
+	__u32		sq_count;	/* of a send request: its count in the send
+					 * queue, plus 1: up to there all are over
+					 */
+	__u32		reserved[4];
 	__u32		gen;
 };
 
@@ -217,8 +224,6 @@ struct xiw_create_srq_resp {
 	__u32		entries;
 	__u32		slots_offset;
 	__u32		slot_size;
-	__u32		srqn;
-	__u32		reserved;
 };
 
 struct xiw_create_qp_resp {
@@ -247,7 +252,7 @@ static_assert(sizeof(struct xiw_cqe) == 64, "one cache line");
 static_assert(__builtin_offsetof(struct xiw_cqe, gen) == 60, "gen is last");
 static_assert(sizeof(struct xiw_alloc_ucontext_resp) == 16, "no padding");
 static_assert(sizeof(struct xiw_create_cq_resp) == 24, "no padding");
-static_assert(sizeof(struct xiw_create_srq_resp) == 32, "no padding");
+static_assert(sizeof(struct xiw_create_srq_resp) == 24, "no padding");
 static_assert(sizeof(struct xiw_create_qp_resp) == 48, "no padding");
 
 #endif /* XIW_ABI_H */
