@@ -221,6 +221,9 @@ link_names() { rdma -j link | jq -r --arg begin "x$$" '.[].ifname | select(start
 has_link() { [[ -e /sys/class/infiniband/$1 ]]; }
 has_no_link() { ! has_link "$1"; }
 
+# write_to FILE VALUE: for sysfs. The reason of a refusal is dd's to tell.
+write_to() { printf '%s\n' "$2" | dd of="$1" status=none; }
+
 # has_state NAME STATE: of the port, like ACTIVE.
 has_state() { rdma link show "$1/1" | grep -Eq "state $2( |\$)"; }
 

@@ -215,8 +215,6 @@ crc_is_a_switch() {
 		expect_equal "$(<"$crc")" 1 "$crc after \"$value\""
 	done
 }
-# Not with "echo", whose own failure to write says nothing of the errno in some shells.
-write_to() { printf '%s\n' "$2" | dd of="$1" status=none; }
 
 plan 22
 setup make_namespaces

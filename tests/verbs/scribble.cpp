@@ -70,15 +70,15 @@ void flipped_bits(Words ring, std::mt19937 &random)
 void scribbling_child(const std::string &address, const Scribbler &scribble, unsigned int seed)
 {
 	Pair pair(address, { .send_wr = 32, .recv_wr = 32, .cq_entries = 64 });
-	Buffer from(pair.a().pd(), 65536), to(pair.b().pd(), 65536);
+	Buffer from(pair.a().pd(), 4096), to(pair.b().pd(), 4096);
 	auto rings = mapped_rings();
 	std::mt19937 random(seed);
 
 	require(!rings.empty(), "the provider has mapped rings");
 	for (unsigned int i = 0; i < 16; i++)
 		pair.b().receive(to.sge(0, 4096), i);
-	for (unsigned int i = 0; i < 3000; i++) {
-		ibv_sge sge = from.sge(0, random() % 65536);
+	for (unsigned int i = 0; i < 500; i++) {
+		ibv_sge sge = from.sge(0, random() % 4096);
 		ibv_send_wr wr = {};
 		ibv_wc wc;
 
@@ -103,7 +103,7 @@ int in_child(const std::function<void()> &work)
 	if (child == 0) {
 		int failed = 0;
 
-		alarm(30);
+		alarm(5);
 		try {
 			work();
 		} catch (const std::exception &error) {
@@ -175,7 +175,7 @@ void survive(const std::string &address, const Scribbler &scribble)
 {
 	Bystander bystander(address);
 
-	for (unsigned int seed = 1; seed <= 20; seed++) {
+	for (unsigned int seed = 1; seed <= 10; seed++) {
 		in_child([&] { scribbling_child(address, scribble, seed); });
 		bystander.expect_alive();
 	}
