@@ -100,7 +100,7 @@ hold_items() {
 	if flock -n -x 9; then
 		find "$cache" -mindepth 1 -maxdepth 1 -name '*-????????????*' \
 			-mtime "+$keep_days" -exec rm -rf --one-file-system {} +
-		find "$cache/run" -mindepth 1 -delete
+		find "$cache/run" -xdev -mindepth 1 -delete
 	fi
 	flock -s 9
 }
@@ -108,12 +108,21 @@ hold_items() {
 # debian_mirror: the URI that this machine's apt takes its Debian from.
 debian_mirror() {
 	local uri
-	# shellcheck disable=SC2016 # the format is apt's own language
-	uri=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(CODENAME)|$(REPO_URI)' |
-		sed -n "s/^Debian|Debian|$(. /etc/os-release; echo "$VERSION_CODENAME")|//p" |
-		head -n 1)
+	uri=$(apt_mirrors | head -n 1)
+	if [[ ! $uri ]]; then	# apt knows nothing of its sources before the first update
+		retry apt-get -q update >&2
+		uri=$(apt_mirrors | head -n 1)
+	fi
 	[[ $uri ]] || die "apt's sources name no Debian mirror (is this Debian 12 or 13?)"
 	echo "$uri"
+}
+
+apt_mirrors() {
+	local codename
+	codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+	# shellcheck disable=SC2016 # the format is apt's own language
+	apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(CODENAME)|$(REPO_URI)' |
+		sed -n "s/^Debian|Debian|$codename|//p"
 }
 
 # guest_sources: sources.list of the guest's Debian.
@@ -168,32 +177,38 @@ kernel_version() { kernels | awk -v series="$1" '$1 == series { print $3 }'; }
 
 # guest_root: squashfs image of the guest's userland.
 guest_root() {
-	item guest-root.squashfs "$(kernels; cat "$guest_dir"/{guest.packages,make-root})" \
+	local table
+	table=$(kernels)
+	item guest-root.squashfs "$table$(cat "$guest_dir"/{guest.packages,make-root})" \
 		"$guest_dir/make-root" "$guest_dir/guest.packages" ""
 }
 
 # build_root: folder to chroot into, with compilers and both kernels' headers.
 build_root() {
-	local headers
-	headers=$(kernels | awk '{ print "linux-headers-" $2 }' | paste -sd,)
-	item build-root "$(kernels; cat "$guest_dir"/{build.packages,make-root})" \
+	local table headers
+	table=$(kernels)
+	headers=$(awk '{ print "linux-headers-" $2 }' <<<"$table" | paste -sd,)
+	item build-root "$table$(cat "$guest_dir"/{build.packages,make-root})" \
 		"$guest_dir/make-root" "$guest_dir/build.packages" "$headers"
 }
 
 # kernel_image SERIES: folder with vmlinuz, initramfs, modules.squashfs and modules/.
 kernel_image() {
-	item "kernel-$1" "$(kernels
-		cat "$guest_dir"/{guest.modules,make-kernel,make-initramfs,initramfs-init})" \
-		"$guest_dir/make-kernel" "$(kernel_release "$1")"
+	local release
+	release=$(kernel_release "$1")
+	item "kernel-$1" "$release$(cd "$guest_dir" &&
+		cat guest.modules make-kernel make-initramfs initramfs-init)" \
+		"$guest_dir/make-kernel" "$release"
 }
 
 # linux_source SERIES: the tarball of Debian's linux-source, of the very version that the guest boots
 # or, for a series that it does not boot, the newest.
 linux_source() {
-	local package=linux-source-$1 version
+	local package=linux-source-$1 version path
 	version=$(kernel_version "$1")
-	echo "$(item "$package" "$version" \
-		"$guest_dir/make-linux-source" "$package${version:+=$version}")/$package.tar.xz"
+	path=$(item "$package" "$version" \
+		"$guest_dir/make-linux-source" "$package${version:+=$version}")
+	echo "$path/$package.tar.xz"
 }
 
 # linux_parts SERIES: folder with parts of linux-source, among them a built siw.
@@ -204,25 +219,28 @@ linux_parts() {
 		"$guest_dir/make-linux-parts" "$1" "$source"
 }
 
+# rdma_core_source: folder with the rdma-core source of the build root's libibverbs.
+rdma_core_source() {
+	local root version
+	root=$(build_root)
+	# shellcheck disable=SC2016 # the format is dpkg's own language
+	version=$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${source:Version}' libibverbs-dev)
+	item rdma-core "$version$(cat "$tree/tools/rdma-core-source")" \
+		guest_apt "$tree/tools/rdma-core-source" --version "$version"
+}
+
 # build_items: what the build root shows below /opt/xiw, as words NAME=PATH. If XIW_BARE names a
 # kernel series, then what building for that one needs, else also what tests and style need.
 build_items() {
-	local series newest
-	echo "rdma-core=$(rdma_core_source)"
+	local series path
+	path=$(rdma_core_source)
+	echo "rdma-core=$path"
 	for series in ${XIW_BARE:-$(packages "$guest_dir/kernels")}; do
-		echo "kernel-$series=$(kernel_image "$series")/modules"
-		[[ ${XIW_BARE:-} ]] || echo "peers-$series=$(linux_parts "$series")/peers"
-		newest=$series
+		path=$(kernel_image "$series")
+		echo "kernel-$series=$path/modules"
+		[[ -z ${XIW_BARE:-} ]] || continue
+		path=$(linux_parts "$series")
+		echo "peers-$series=$path/peers"
 	done
-	[[ ${XIW_BARE:-} ]] || echo "linux=$(linux_parts "$newest")/linux"
-}
-
-# rdma_core_source: folder with the rdma-core source of the build root's libibverbs.
-rdma_core_source() {
-	local version
-	# shellcheck disable=SC2016 # the format is dpkg's own language
-	version=$(dpkg-query --admindir="$(build_root)/var/lib/dpkg" -W -f '${source:Version}' \
-		libibverbs-dev)
-	item rdma-core "$version$(cat "$tree/tools/rdma-core-source")" \
-		guest_apt "$tree/tools/rdma-core-source" --version "$version"
+	[[ ${XIW_BARE:-} ]] || echo "linux=$path/linux"
 }
