@@ -101,6 +101,13 @@ static void ep_clear_deadline(struct xiw_ep *ep)
 		xiw_ep_put(ep);
 }
 
+void xiw_ep_retry_rx(struct xiw_ep *ep)
+{
+	xiw_ep_get(ep);
+	if (!queue_delayed_work(xiw_cm_wq, &ep->retry, 1))
+		xiw_ep_put(ep);
+}
+
 static void ep_move(struct xiw_ep *ep, enum xiw_ep_state to)
 {
 	lockdep_assert_held(&ep->lock);
@@ -540,14 +547,17 @@ static void ep_opened(struct xiw_ep *ep)
  * The state machine
  */
 
-/* The stream runs; what came before the end is still processed. */
+/* The stream runs, or has just ended; what came before the end is still processed. */
 static void ep_streaming(struct xiw_ep *ep)
 {
-	if (!xiw_sock_ended(ep->sk))
-		return;
+	bool starved;
+
 	lock_sock(ep->sk);
 	xiw_rx_run(ep->qp, ep->sk);
+	starved = ep->qp->rx.starved && xiw_qp_open(ep->qp);
 	release_sock(ep->sk);
+	if (starved || !xiw_sock_ended(ep->sk))
+		return;
 	if (test_bit(XIW_EP_EV_OPENED, &ep->events))
 		ep_opened(ep);
 	xiw_ep_finish(ep, -ECONNRESET, ep->qp->rx.cause);
@@ -623,6 +633,17 @@ static void ep_deadline_work(struct work_struct *work)
 	xiw_ep_put(ep);
 }
 
+static void ep_retry_work(struct work_struct *work)
+{
+	struct xiw_ep *ep = container_of(to_delayed_work(work), struct xiw_ep, retry);
+
+	mutex_lock(&ep->lock);
+	if (ep->state == XIW_EP_WAIT_OPENING || ep->state == XIW_EP_OPEN)
+		ep_streaming(ep);
+	mutex_unlock(&ep->lock);
+	xiw_ep_put(ep);
+}
+
 struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state)
 {
 	struct xiw_ep *ep = kzalloc(sizeof(*ep), GFP_KERNEL);
@@ -636,6 +657,7 @@ struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state)
 	mutex_init(&ep->lock);
 	INIT_WORK(&ep->work, ep_work);
 	INIT_DELAYED_WORK(&ep->deadline, ep_deadline_work);
+	INIT_DELAYED_WORK(&ep->retry, ep_retry_work);
 	INIT_LIST_HEAD(&ep->half_open);
 	ep->frame = kmalloc(XIW_MPA_FRAME_MAX, GFP_KERNEL);
 	if (!ep->frame || xa_alloc(&eps, &ep->id, ep, xa_limit_31b, GFP_KERNEL)) {

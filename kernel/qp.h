@@ -191,7 +191,8 @@ struct xiw_tx {
  * @recv_busy: @recv is in use
  * @crc: CRCs are checked
  * @first: no FPDU has come yet
- * @peer_closed: the peer's FIN was seen
+ * @starved: the Send at the head of the socket's queue waits for a receive request
+ * @starved_since: since then, in jiffies
  * @cause: first fault of the stream
  * @fault: headers of the FPDU to blame, if one is
  * @fault_known: @fault is valid
@@ -204,7 +205,8 @@ struct xiw_rx {
 	bool			recv_busy;
 	bool			crc;
 	bool			first;
-	bool			peer_closed;
+	bool			starved;
+	unsigned long		starved_since;
 	bool			kick;
 	enum xiw_cause		cause;
 	struct xiw_headers	fault;

@@ -11,8 +11,8 @@
 #include "worker.h"
 #include "trace.h"
 
-/* The socket holds at least one FPDU of any length; also see sock_prepare(). */
-#define RX_LONGEST_FPDU	(sizeof(struct xiw_fpdu_head) + U16_MAX + 3 + MPA_CRC_LEN)
+/* How long a Send may wait for a receive request to be posted. */
+#define RX_PATIENCE_MS	1000
 
 /*
  * A walk over the receive queue
@@ -108,6 +108,23 @@ static void rx_opened(struct xiw_qp *qp)
 	xiw_ep_wake(qp->ep, XIW_EP_EV_OPENED);
 }
 
+/*
+ * A Send for which no receive is posted ends the stream (RFC 5041 section 7.1), but a consumer that
+ * is about to post one gets a moment: the Send waits in the socket meanwhile, and TCP tells the peer.
+ */
+static bool rx_may_wait(struct xiw_qp *qp)
+{
+	unsigned long now = jiffies;
+
+	if (!qp->rx.starved)
+		qp->rx.starved_since = now;
+	qp->rx.starved = true;
+	if (time_after(now, qp->rx.starved_since + msecs_to_jiffies(RX_PATIENCE_MS)))
+		return false;
+	xiw_ep_retry_rx(qp->ep);
+	return true;
+}
+
 /**
  * rx_fpdu - process the FPDU at a place in the stream if all of it is there
  * @qp: the queue pair
@@ -146,6 +163,11 @@ static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
 	trace_xiw_rx_fpdu(qp->qpn, &hdr, fpdu_len);
 
 	cause = xiw_place(qp, &hdr, ulpdu_len, cur);
+	if (unlikely(cause == XIW_NO_RECEIVE) && rx_may_wait(qp)) {
+		qp->rx.need = fpdu_len;
+		return 0;
+	}
+	qp->rx.starved = false;
 	if (unlikely(cause)) {
 		xiw_qp_fail(qp, cause, &hdr);
 		return -EPROTO;
