@@ -10,6 +10,7 @@
 #include "qp.h"
 #include "rx.h"
 #include "sock.h"
+#include "tx.h"
 #include "worker.h"
 
 struct workqueue_struct *xiw_cm_wq;
@@ -111,16 +112,25 @@ static int cm_send_reply(struct xiw_ep *ep, const struct xiw_mpa *reply)
 	return len < 0 ? len : xiw_sock_send(ep->sk, frame, len);
 }
 
-/* The stream is attached before the Reply goes, and may not send before the peer did. */
+/*
+ * The stream is attached before the Reply goes, and nothing of it is sent before. In the
+ * peer-to-peer model, and by the RFC in any, it waits for the initiator to send first.
+ */
 static int cm_start_stream(struct xiw_ep *ep, const struct xiw_mpa *reply)
 {
+	bool hold = ep->terms.rtr || READ_ONCE(ep->dev->responder_hold);
+	bool more = false;
 	int ret;
 
 	lock_sock(ep->sk);
-	ret = xiw_qp_attach(ep->qp, ep, ep->sk, &ep->terms, false);
+	ret = xiw_qp_attach(ep->qp, ep, ep->sk, &ep->terms, hold);
 	if (!ret)
 		ret = cm_send_reply(ep, reply);
+	if (!ret)
+		more = xiw_tx_run(ep->qp, ep->sk, XIW_TX_BUDGET_INLINE);
 	release_sock(ep->sk);
+	if (more)
+		xiw_worker_queue(ep->qp);
 	return ret;
 }
 

@@ -231,30 +231,51 @@ static void device_get_fw_str(struct ib_device *ibdev, char *str)
  * Settings: /sys/class/infiniband/NAME/xiw/
  */
 
+/* A setting is 0 or 1 and holds for connections that are made from then on. */
+static ssize_t device_store_setting(const char *buf, size_t count, bool *setting)
+{
+	u8 value;
+	int ret;
+
+	ret = kstrtou8(buf, 10, &value);
+	if (ret || value > 1)
+		return ret ?: -EINVAL;
+	WRITE_ONCE(*setting, value);
+	return count;
+}
+
+static struct xiw_device *device_of_attr(struct device *device)
+{
+	return rdma_device_to_drv_device(device, struct xiw_device, ibdev);
+}
+
 static ssize_t crc_show(struct device *device, struct device_attribute *attr, char *buf)
 {
-	struct xiw_device *dev = rdma_device_to_drv_device(device, struct xiw_device, ibdev);
-
-	return sysfs_emit(buf, "%d\n", READ_ONCE(dev->crc));
+	return sysfs_emit(buf, "%d\n", READ_ONCE(device_of_attr(device)->crc));
 }
 
 static ssize_t crc_store(struct device *device, struct device_attribute *attr, const char *buf,
 			 size_t count)
 {
-	struct xiw_device *dev = rdma_device_to_drv_device(device, struct xiw_device, ibdev);
-	u8 crc;
-	int ret;
-
-	ret = kstrtou8(buf, 10, &crc);
-	if (ret || crc > 1)
-		return ret ?: -EINVAL;
-	WRITE_ONCE(dev->crc, crc);
-	return count;
+	return device_store_setting(buf, count, &device_of_attr(device)->crc);
 }
 static DEVICE_ATTR_RW(crc);
 
+static ssize_t responder_hold_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", READ_ONCE(device_of_attr(device)->responder_hold));
+}
+
+static ssize_t responder_hold_store(struct device *device, struct device_attribute *attr,
+				    const char *buf, size_t count)
+{
+	return device_store_setting(buf, count, &device_of_attr(device)->responder_hold);
+}
+static DEVICE_ATTR_RW(responder_hold);
+
 static struct attribute *device_attrs[] = {
 	&dev_attr_crc.attr,
+	&dev_attr_responder_hold.attr,
 	NULL
 };
 
@@ -419,6 +440,7 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
 	xa_init(&dev->stags);
 	dev->crc = true;
+	dev->responder_hold = true;
 	ib_set_device_ops(&dev->ibdev, &device_ops);
 
 	dev->ibdev.node_type = RDMA_NODE_RNIC;

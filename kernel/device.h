@@ -36,6 +36,8 @@
  * @next_qpn: where the search for a free number starts
  * @stags: registered memory by the upper 24 bits of its STag
  * @crc: setting "crc": ask for CRCs on new connections (RFC 5044 section 4.4)
+ * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
+ *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
  * @stats: event counters of each CPU
  */
 struct xiw_device {
@@ -50,6 +52,7 @@ struct xiw_device {
 	struct xarray		stags;
 
 	bool			crc;
+	bool			responder_hold;
 
 	struct xiw_stats __percpu *stats;
 };

@@ -409,7 +409,7 @@ static int ep_start_stream(struct xiw_ep *ep)
 	int ret;
 
 	lock_sock(ep->sk);
-	ret = xiw_qp_attach(qp, ep, ep->sk, &ep->terms, true);
+	ret = xiw_qp_attach(qp, ep, ep->sk, &ep->terms, false);
 	if (!ret && ep->terms.rtr)
 		ret = xiw_tx_opening(qp, ep->sk, ep->terms.rtr);
 	if (!ret) {

@@ -323,7 +323,7 @@ static int qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
 	return 0;
 }
 
-static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *terms, bool initiator)
+static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *terms, bool hold)
 {
 	struct xiw_send_slot *cur = qp->tx.cur;
 	struct xiw_recv *recv = qp->rx.recv;
@@ -332,8 +332,8 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 	qp->tx = (struct xiw_tx){
 		.cur = cur,
 		.crc = terms->crc,
-		.hold = !initiator,
-		.blocked = !initiator,
+		.hold = hold,
+		.blocked = hold,
 	};
 	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc, .first = true };
 	for (qn = 0; qn < DDP_NUM_QN; qn++) {
@@ -343,7 +343,7 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 }
 
 int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
-		  const struct xiw_mpa_terms *terms, bool initiator)
+		  const struct xiw_mpa_terms *terms, bool hold)
 {
 	unsigned long flags;
 	int ret;
@@ -354,7 +354,7 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 	ret = qp_alloc_fifos(qp, terms->ird, terms->ord);
 	if (ret)
 		return ret;
-	qp_start_streams(qp, terms, initiator);
+	qp_start_streams(qp, terms, hold);
 
 	spin_lock_irqsave(&qp->lock, flags);
 	if (qp->ep != ep || !xiw_qp_move(qp, XIW_QP_RTS))

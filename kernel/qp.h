@@ -347,12 +347,12 @@ void xiw_qp_unclaim(struct xiw_qp *qp);
  * @ep: endpoint that has claimed it
  * @sk: its socket, locked by the caller
  * @terms: what the handshake agreed on
- * @initiator: this end sent the Request
+ * @hold: nothing may be sent before the first FPDU came
  *
  * Return: 0; -EINVAL if @qp is not IDLE; -ENOMEM.
  */
 int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
-		  const struct xiw_mpa_terms *terms, bool initiator);
+		  const struct xiw_mpa_terms *terms, bool hold);
 
 /**
  * xiw_qp_detach - part a queue pair from its socket; it becomes ERROR and is flushed
