@@ -24,11 +24,9 @@ static_assert(same_number(IBV_WC_RECV_RDMA_WITH_IMM, XIW_WC_RECV_IMM));
 static_assert(same_number(IBV_WC_WITH_IMM, XIW_WC_WITH_IMM));
 static_assert(same_number(IBV_WC_WITH_INV, XIW_WC_WITH_INV));
 
-/* The fields that are left out belong to datagrams. */
-ibv_wc to_wc(const xiw_cqe &cqe)
+/* Field by field, as a whole ibv_wc would be put together elsewhere and copied. */
+void fill(ibv_wc &wc, const xiw_cqe &cqe)
 {
-	ibv_wc wc = {};
-
 	wc.wr_id = cqe.wr_id;
 	wc.status = static_cast<ibv_wc_status>(cqe.status);
 	wc.opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
@@ -37,7 +35,13 @@ ibv_wc to_wc(const xiw_cqe &cqe)
 	wc.imm_data = cqe.imm_inv; /* or wc.invalidated_rkey, in the same place */
 	wc.qp_num = cqe.qpn;
 	wc.wc_flags = cqe.flags;
-	return wc;
+
+	/* what belongs to datagrams */
+	wc.src_qp = 0;
+	wc.pkey_index = 0;
+	wc.slid = 0;
+	wc.sl = 0;
+	wc.dlid_path_bits = 0;
 }
 
 } /* namespace */
@@ -51,7 +55,7 @@ int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
 		const xiw_cqe *cqe = ring_.peek();
 		if (!cqe)
 			break;
-		wc[n++] = to_wc(*cqe);
+		fill(wc[n++], *cqe);
 		ring_.consume();
 	}
 	if (n)
