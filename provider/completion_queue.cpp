@@ -3,8 +3,6 @@
 
 #include "completion_queue.hpp"
 
-#include <mutex>
-
 #include "object.hpp"
 
 namespace xiw

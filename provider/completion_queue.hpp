@@ -3,9 +3,12 @@
 #ifndef XIW_COMPLETION_QUEUE_HPP
 #define XIW_COMPLETION_QUEUE_HPP
 
+#include <mutex>
+
 #include "lock.hpp"
 #include "mapping.hpp"
 #include "rdma_core.hpp"
+#include "retired.hpp"
 #include "ring.hpp"
 
 namespace xiw
@@ -25,6 +28,27 @@ public:
 
 	void open(const CompletionRing &ring) noexcept { ring_ = ring; }
 
+	/* From here on completions retire requests of that send queue. */
+	void attach(RetiredCount &retired) noexcept
+	{
+		std::lock_guard guard(lock_);
+		retired_.add(retired);
+	}
+
+	/* Whoever polls does not touch it any more, whatever is left to be polled. */
+	void detach(const RetiredCount &retired) noexcept
+	{
+		std::lock_guard guard(lock_);
+		retired_.remove(retired);
+	}
+
+	/* Retires requests whose completions will not be polled. */
+	void retire(RetiredCount &retired, std::uint32_t count) noexcept
+	{
+		std::lock_guard guard(lock_);
+		retired.advance(count);
+	}
+
 	int request_notification(bool solicited_only) noexcept;
 
 	/* in poll.cpp */
@@ -37,6 +61,7 @@ private:
 	Mapping mapping_;
 	Lock lock_;
 	CompletionRing ring_;
+	RetiredCounts retired_;
 };
 
 static_assert(std::is_standard_layout_v<CompletionQueue>, "starts with its ibv_cq");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* poll.cpp - from the ring to ibv_wc */
 
-#include <mutex>
-
 #include "completion_queue.hpp"
 
 namespace xiw
@@ -44,6 +42,13 @@ void fill(ibv_wc &wc, const xiw_cqe &cqe)
 	wc.dlid_path_bits = 0;
 }
 
+static_assert(XIW_WC_RECV_IMM & XIW_WC_RECV);
+
+bool is_receive(const xiw_cqe &cqe)
+{
+	return cqe.opcode & XIW_WC_RECV; /* a bit that all receives have */
+}
+
 } /* namespace */
 
 int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
@@ -56,6 +61,8 @@ int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
 		if (!cqe)
 			break;
 		fill(wc[n++], *cqe);
+		if (!is_receive(*cqe))
+			retired_.advance(cqe->qpn, cqe->sq_count);
 		ring_.consume();
 	}
 	if (n)

@@ -161,7 +161,7 @@ int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr
 		auto produced = start;
 
 		for (; wr; wr = wr->next) {
-			err = ring.has_room(produced) ? fill(produced, *wr) : ENOMEM;
+			err = fill(produced, *wr);
 			if (err)
 				break;
 			produced++;
@@ -238,7 +238,9 @@ int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 
 int SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 {
-	auto fill_one = [this](auto count, const ibv_send_wr &one) { return fill(count, one); };
+	auto fill_one = [this](auto count, const ibv_send_wr &one) {
+		return ring_.has_room(count, retired_.word()) ? fill(count, one) : ENOMEM;
+	};
 
 	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one);
 }
@@ -263,7 +265,9 @@ int ReceiveQueue::fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept
 
 int ReceiveQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 {
-	auto fill_one = [this](auto count, const ibv_recv_wr &one) { return fill(count, one); };
+	auto fill_one = [this](auto count, const ibv_recv_wr &one) {
+		return ring_.has_room(count, ring_.consumed()) ? fill(count, one) : ENOMEM;
+	};
 
 	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one);
 }

@@ -22,6 +22,7 @@ int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr &a
 		 { .max_sge = attr.cap.max_send_sge,
 		   .max_inline = granted.max_inline,
 		   .signal_all = attr.sq_sig_all != 0 });
+	sq_.retired().open(granted.qpn);
 	sq_.doorbell().connect(&qp, Doorbell::Queue::send);
 	if (!granted.rq_entries)
 		return 0;
@@ -49,6 +50,7 @@ ibv_qp *QueuePair::create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 		ibv_cmd_destroy_qp(qp);
 		return fail(err);
 	}
+	object->send_cq().attach(object->sq_.retired());
 	return &object.release()->vqp_.qp;
 }
 
@@ -56,6 +58,7 @@ int QueuePair::destroy(ibv_qp *qp) noexcept
 {
 	if (int err = ibv_cmd_destroy_qp(qp))
 		return err;
+	from(qp).send_cq().detach(from(qp).sq_.retired());
 	delete &from(qp);
 	return 0;
 }
@@ -64,7 +67,11 @@ int QueuePair::modify(ibv_qp_attr *attr, int mask) noexcept
 {
 	Request<struct ibv_modify_qp, ib_uverbs_modify_qp> request;
 
-	return ibv_cmd_modify_qp(&vqp_.qp, attr, mask, request.get(), sizeof(request));
+	if (int err = ibv_cmd_modify_qp(&vqp_.qp, attr, mask, request.get(), sizeof(request)))
+		return err;
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		send_cq().retire(sq_.retired(), sq_.returned());
+	return 0;
 }
 
 int QueuePair::query(ibv_qp_attr *attr, int mask, ibv_qp_init_attr *init_attr) noexcept

@@ -3,6 +3,7 @@
 #ifndef XIW_QUEUE_PAIR_HPP
 #define XIW_QUEUE_PAIR_HPP
 
+#include "completion_queue.hpp"
 #include "mapping.hpp"
 #include "rdma_core.hpp"
 #include "work_queue.hpp"
@@ -28,6 +29,8 @@ public:
 private:
 	int open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr &attr) noexcept;
 
+	CompletionQueue &send_cq() noexcept { return CompletionQueue::from(vqp_.qp.send_cq); }
+
 	/*
 	 * As libibverbs knows it. The connection manager moves the kernel's queue
 	 * pair on without telling, so no other state can be relied on.
@@ -36,8 +39,8 @@ private:
 
 	verbs_qp vqp_ = {};
 	Mapping mapping_;
-	SendQueue sq_;
 	ReceiveQueue rq_;
+	SendQueue sq_;
 };
 
 static_assert(std::is_standard_layout_v<QueuePair>, "starts with its ibv_qp");

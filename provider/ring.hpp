@@ -22,6 +22,15 @@
  *   load of gen, acquire              release store by the kernel
  *   full barrier after arm is stored  full barrier before the kernel reads it
  *
+ * and within the process, for a send queue (retired.hpp):
+ *
+ *   store of the retired count,       acquire load when a request is posted
+ *   release, when it is polled
+ *
+ * The kernel gives a slot back before it stores the gen of the completion that
+ * retires it. So who sees it retired has the slot, by way of the thread that
+ * polled, and retired counts never get ahead of consumed.
+ *
  * The kernel stores fired before it notifies, so who was notified sees it; to
  * anyone else an old value means that a notification is on its way.
  */
@@ -33,9 +42,9 @@ using SharedWord = std::atomic_ref<std::uint32_t>;
 /*
  * WorkRing - fills the slots of a send, receive or shared receive queue
  *
- * The own index is the word in the mapping; what was last seen of the kernel's
- * index is kept here, on another cache line, so that the line to which the
- * kernel writes is read only when the ring seems full.
+ * The own index is the word in the mapping; what was last seen of the index of
+ * those who free slots is kept here, on another cache line, so that the line to
+ * which they write is read only when the ring seems full.
  */
 class WorkRing
 {
@@ -59,13 +68,20 @@ public:
 		return SharedWord(ctl_->produced).load(std::memory_order_relaxed);
 	}
 
-	/* True if a slot is free when @produced have been filled. */
-	bool has_room(std::uint32_t produced) noexcept
+	/* Slots that the kernel ever gave back. */
+	SharedWord consumed() const noexcept { return SharedWord(ctl_->consumed); }
+
+	/*
+	 * True if a slot may be filled when @produced have been. @freed counts
+	 * those that may be filled again, always by the same word: consumed(),
+	 * or one that lags behind it, so that the kernel needs not be asked.
+	 */
+	bool has_room(std::uint32_t produced, SharedWord freed) noexcept
 	{
-		if (produced - consumed_ < depth_) [[likely]]
+		if (produced - freed_ < depth_) [[likely]]
 			return true;
-		consumed_ = SharedWord(ctl_->consumed).load(std::memory_order_acquire);
-		return produced - consumed_ < depth_;
+		freed_ = freed.load(std::memory_order_acquire);
+		return produced - freed_ < depth_;
 	}
 
 	/* The slot of count @count. */
@@ -91,7 +107,7 @@ private:
 	std::uint32_t mask_ = 0;
 	std::uint32_t slot_size_ = 0;
 	std::uint32_t depth_ = 0;
-	std::uint32_t consumed_ = 0; /* as last seen */
+	std::uint32_t freed_ = 0; /* as last seen */
 };
 
 /* CompletionRing - reads and arms a completion queue */

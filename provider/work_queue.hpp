@@ -7,6 +7,7 @@
 
 #include "doorbell.hpp"
 #include "lock.hpp"
+#include "retired.hpp"
 #include "ring.hpp"
 
 namespace xiw
@@ -30,6 +31,15 @@ public:
 
 	Doorbell &doorbell() noexcept { return doorbell_; }
 
+	/* Guarded by the lock of the completion queue. */
+	RetiredCount &retired() noexcept { return retired_; }
+
+	/* Requests that the kernel is done with, polled or not. */
+	std::uint32_t returned() const noexcept
+	{
+		return ring_.consumed().load(std::memory_order_acquire);
+	}
+
 	int post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
 
 private:
@@ -40,6 +50,7 @@ private:
 	WorkRing ring_;
 	SendLimits limits_;
 	Doorbell doorbell_;
+	RetiredCount retired_;
 };
 
 class ReceiveQueue

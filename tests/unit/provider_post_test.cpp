@@ -376,7 +376,7 @@ TEST_F(Send, doorbell__unheard_fails_the_list)
 	EXPECT_EQ(bad, &first);
 }
 
-TEST_F(Send, full__until_requests_complete)
+TEST_F(Send, full__until_requests_retire)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
@@ -386,7 +386,9 @@ TEST_F(Send, full__until_requests_complete)
 	EXPECT_EQ(bad, &wr);
 	EXPECT_EQ(ctl.produced, entries);
 
-	ctl.consumed = 1;
+	ctl.consumed = 3;
+	EXPECT_EQ(post(wr), ENOMEM) << "given back, but not polled";
+	queue.retired().advance(1);
 	wr.wr_id = 5;
 	EXPECT_EQ(post(wr), 0);
 	EXPECT_EQ(header(0).wr_id, 5u);

@@ -32,14 +32,19 @@ struct WorkMemory {
 	}
 };
 
+bool has_room(WorkRing &ring, uint32_t produced)
+{
+	return ring.has_room(produced, ring.consumed());
+}
+
 TEST(WorkRing, has_room__until_every_slot_is_filled)
 {
 	WorkMemory memory;
 	WorkRing ring = memory.ring();
 
-	EXPECT_TRUE(ring.has_room(0));
-	EXPECT_TRUE(ring.has_room(entries - 1));
-	EXPECT_FALSE(ring.has_room(entries));
+	EXPECT_TRUE(has_room(ring, 0));
+	EXPECT_TRUE(has_room(ring, entries - 1));
+	EXPECT_FALSE(has_room(ring, entries));
 }
 
 TEST(WorkRing, has_room__stops_at_the_granted_depth)
@@ -47,15 +52,16 @@ TEST(WorkRing, has_room__stops_at_the_granted_depth)
 	WorkMemory memory;
 	WorkRing ring = memory.ring(5);
 
-	EXPECT_TRUE(ring.has_room(4));
-	EXPECT_FALSE(ring.has_room(5));
+	EXPECT_TRUE(has_room(ring, 4));
+	EXPECT_FALSE(has_room(ring, 5));
 }
 
 TEST(WorkRing, has_room__depth_beyond_the_ring_is_of_no_use)
 {
 	WorkMemory memory;
+	WorkRing ring = memory.ring(entries + 1);
 
-	EXPECT_FALSE(memory.ring(entries + 1).has_room(entries));
+	EXPECT_FALSE(has_room(ring, entries));
 }
 
 TEST(WorkRing, has_room__again_when_the_kernel_gives_slots_back)
@@ -63,11 +69,22 @@ TEST(WorkRing, has_room__again_when_the_kernel_gives_slots_back)
 	WorkMemory memory;
 	WorkRing ring = memory.ring();
 
-	EXPECT_FALSE(ring.has_room(entries));
+	EXPECT_FALSE(has_room(ring, entries));
 	memory.ctl.consumed = 2;
-	EXPECT_TRUE(ring.has_room(entries));
-	EXPECT_TRUE(ring.has_room(entries + 1));
-	EXPECT_FALSE(ring.has_room(entries + 2));
+	EXPECT_TRUE(has_room(ring, entries));
+	EXPECT_TRUE(has_room(ring, entries + 1));
+	EXPECT_FALSE(has_room(ring, entries + 2));
+}
+
+TEST(WorkRing, has_room__as_another_word_says)
+{
+	WorkMemory memory;
+	WorkRing ring = memory.ring();
+	uint32_t freed = 1;
+
+	memory.ctl.consumed = 4;
+	EXPECT_TRUE(ring.has_room(entries, SharedWord(freed)));
+	EXPECT_FALSE(ring.has_room(entries + 1, SharedWord(freed)));
 }
 
 TEST(WorkRing, has_room__where_the_counters_wrap)
@@ -76,9 +93,9 @@ TEST(WorkRing, has_room__where_the_counters_wrap)
 	memory.ctl.consumed = 0xfffffffc;
 	WorkRing ring = memory.ring();
 
-	EXPECT_TRUE(ring.has_room(0xfffffffc));
-	EXPECT_TRUE(ring.has_room(3));
-	EXPECT_FALSE(ring.has_room(4));
+	EXPECT_TRUE(has_room(ring, 0xfffffffc));
+	EXPECT_TRUE(has_room(ring, 3));
+	EXPECT_FALSE(has_room(ring, 4));
 }
 
 TEST(WorkRing, slot__follows_the_low_bits_of_the_count)
@@ -175,7 +192,7 @@ bool wait_for_room(WorkRing &ring, uint32_t count)
 {
 	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
 
-	while (!ring.has_room(count))
+	while (!has_room(ring, count))
 		if (std::chrono::steady_clock::now() > deadline)
 			return false;
 	return true;
