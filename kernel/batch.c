@@ -75,9 +75,9 @@ bool xiw_stage_commit(struct xiw_stage *stage, struct xiw_batch *batch, u32 len)
 
 	if (last && last->bv_page == page && last->bv_offset + last->bv_len == chunk->used) {
 		last->bv_len += len;
-	} else if (batch->num == ARRAY_SIZE(batch->vec)) {
-		return false;
 	} else {
+		if (batch->num == ARRAY_SIZE(batch->vec))
+			return false;
 		get_page(page);
 		bvec_set_page(&batch->vec[batch->num++], page, len, chunk->used);
 	}

@@ -259,7 +259,8 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 	if (ep->qp)
 		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);
 	if (attached && cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
-		xiw_tx_terminate(&ep->rest, cause, ep->qp->rx.fault_known ? &ep->qp->rx.fault : NULL,
+		xiw_tx_terminate(&ep->rest, cause,
+				 ep->qp->rx.fault_known ? &ep->qp->rx.fault : NULL,
 				 ep->qp->tx.crc);
 		xiw_stat_inc(ep->dev, XIW_STAT_TX_TERMINATES);
 	}
@@ -646,7 +647,7 @@ static void ep_retry_work(struct work_struct *work)
 
 struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state)
 {
-	struct xiw_ep *ep = kzalloc(sizeof(*ep), GFP_KERNEL);
+	struct xiw_ep *ep = kzalloc_obj(*ep, GFP_KERNEL);
 
 	if (!ep)
 		return NULL;

@@ -20,7 +20,7 @@ struct xiw_qp;
 /* Runs endpoints and listeners. */
 extern struct workqueue_struct *xiw_cm_wq;
 
-/**
+/*
  * enum xiw_ep_state - where a connection is
  *
  *   initiator: CONNECTING -> WAIT_REPLY ---------------------> OPEN

@@ -229,7 +229,7 @@ static struct xiw_listener *listener_create(struct xiw_device *dev, const struct
 
 	lockdep_assert_held(&listeners_lock);
 
-	listener = kzalloc(sizeof(*listener), GFP_KERNEL);
+	listener = kzalloc_obj(*listener, GFP_KERNEL);
 	if (!listener)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&listener->ref);
@@ -288,7 +288,7 @@ int xiw_listen(struct iw_cm_id *cm_id, int backlog)
 	cm_id->provider_data = NULL;
 	if (!listener_concerns(dev, &cm_id->m_local_addr))
 		return 0;
-	id = kzalloc(sizeof(*id), GFP_KERNEL);
+	id = kzalloc_obj(*id, GFP_KERNEL);
 	if (!id)
 		return -ENOMEM;
 

@@ -248,6 +248,7 @@ static int post_send_kernel(struct xiw_qp *qp, const struct ib_send_wr *wr,
 			*bad_wr = wr;
 			break;
 		}
+		/* pairs with the acquire in xiw_ring_ready() */
 		smp_store_release(&sq->ctl->produced, ++sq->posted);
 	}
 	spin_unlock_irqrestore(&qp->sq_post_lock, flags);

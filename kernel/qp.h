@@ -51,7 +51,7 @@ struct xiw_ep;
  * pair is handed to a worker then (xiw_worker_queue()).
  */
 
-/**
+/*
  * enum xiw_qp_state - where a queue pair is in its life
  *
  *              attach           fault, disconnect, peer's FIN
@@ -234,11 +234,15 @@ struct xiw_rx {
  * @attached: the socket of @ep drives this queue pair
  * @ird: inbound Reads agreed
  * @ord: outbound Reads agreed
+ * @tx: transmit progress
  * @sq: send ring
  * @sq_wrs: a struct xiw_send_wr for each slot of @sq
+ * @read_slots: entries of @reads
+ * @rx: receive progress
  * @rq: receive ring, unused with a shared one
  * @reads: FIFO over @read_slots: Reads that wait for their Response
  * @irq: FIFO over @irq_slots: Reads of the peer that wait to be answered
+ * @irq_slots: entries of @irq
  * @sq_post_lock: kernel consumers: producing side of @sq
  * @rq_post_lock: ... of @rq
  * @worker_flags: XIW_WORKER_*, atomic
@@ -390,21 +394,23 @@ void xiw_qp_lost(struct xiw_qp *qp);
 struct sock *xiw_qp_lock_sock(struct xiw_qp *qp, struct xiw_ep **ep);
 void xiw_qp_unlock_sock(struct sock *sk, struct xiw_ep *ep);
 
-/**
- * xiw_qp_flush - complete as flushed whatever is posted after the connection ended
- * @qp: the queue pair
- *
- * Does nothing unless the state is ERROR and no socket is attached.
- *
- * Context: any.
- */
-void xiw_qp_flush(struct xiw_qp *qp);
-
 /* Raises an asynchronous event of a queue pair; any context. */
 void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event);
 
 /* The same, for a fault of which layer and error type of the Terminate message are known. */
 void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype);
+
+/* Verbs, as struct ib_device_ops wants them; kernel-doc is in qp.c. */
+int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
+int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init_attr);
+int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata);
+void xiw_qp_add_ref(struct ib_qp *ibqp);
+void xiw_qp_rem_ref(struct ib_qp *ibqp);
+struct ib_qp *xiw_qp_find(struct ib_device *ibdev, int qpn);
+
+/* complete.c APIs */
 
 /**
  * xiw_qp_retire - complete all send requests that are done, in the order of their posting
@@ -424,14 +430,17 @@ void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe);
 /* Notifies the consumers of both completion queues of what was completed. */
 void xiw_qp_fire(struct xiw_qp *qp);
 
-/* Verbs, as struct ib_device_ops wants them; kernel-doc is in qp.c. */
-int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
-int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
-int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
-		 struct ib_qp_init_attr *init_attr);
-int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata);
-void xiw_qp_add_ref(struct ib_qp *ibqp);
-void xiw_qp_rem_ref(struct ib_qp *ibqp);
-struct ib_qp *xiw_qp_find(struct ib_device *ibdev, int qpn);
+/**
+ * xiw_qp_flush - complete as flushed whatever is posted after the connection ended
+ * @qp: the queue pair
+ *
+ * Does nothing unless the state is ERROR and no socket is attached.
+ *
+ * Context: any.
+ */
+void xiw_qp_flush(struct xiw_qp *qp);
+
+/* The same for who holds qp->lock; does not look at the state and notifies nobody. */
+void xiw_qp_flush_locked(struct xiw_qp *qp);
 
 #endif /* XIW_QP_H */

@@ -3,7 +3,10 @@
 #ifndef XIW_RING_H
 #define XIW_RING_H
 
+#include <linux/limits.h>
+#include <linux/log2.h>
 #include <linux/types.h>
+#include <asm/barrier.h>
 #include <rdma/xiw-abi.h>
 
 /*
@@ -56,6 +59,7 @@ struct xiw_ring {
  */
 static inline u32 xiw_ring_ready(const struct xiw_ring *ring)
 {
+	/* pairs with the poster's release: the slots are filled before they are counted */
 	u32 produced = smp_load_acquire(&ring->ctl->produced);
 
 	if (unlikely(produced - ring->returned > ring->entries))
@@ -73,6 +77,7 @@ static inline void *xiw_ring_slot(const struct xiw_ring *ring, u32 count)
 static inline void xiw_ring_return(struct xiw_ring *ring, u32 n)
 {
 	ring->returned += n;
+	/* pairs with the poster's acquire: the slots are read before they are filled again */
 	smp_store_release(&ring->ctl->consumed, ring->returned);
 }
 

@@ -109,8 +109,8 @@ static void rx_opened(struct xiw_qp *qp)
 }
 
 /*
- * A Send for which no receive is posted ends the stream (RFC 5041 section 7.1), but a consumer that
- * is about to post one gets a moment: the Send waits in the socket meanwhile, and TCP tells the peer.
+ * A Send for which no receive is posted ends the stream (RFC 5041 section 7.1), but a consumer
+ * that is about to post one gets a moment: the Send waits in the socket, and TCP tells the peer.
  */
 static bool rx_may_wait(struct xiw_qp *qp)
 {
@@ -190,11 +190,12 @@ static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
 {
 	u32 start = tcp_sk(sk)->copied_seq;
 	u32 avail = tcp_inq(sk);
-	struct xiw_cursor cur, next;
+	struct xiw_cursor cur = { .sk = sk, .seq = start };
+	struct xiw_cursor next;
 	u32 done = 0, offset;
 	int len;
 
-	cur = (struct xiw_cursor){ .sk = sk, .skb = tcp_recv_skb(sk, start, &offset), .seq = start };
+	cur.skb = tcp_recv_skb(sk, start, &offset);
 	while (cur.skb && xiw_qp_open(qp)) {
 		next = cur;
 		len = rx_fpdu(qp, &next, avail - done);

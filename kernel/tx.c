@@ -547,7 +547,7 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 	xiw_qp_retire(qp);
 	xiw_qp_fire(qp);
 
-	/* Full, but nothing is on its way whose acknowledgement would tell of room. */
+	/* Full, but nothing is on its way whose acknowledgment would tell of room. */
 	if (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk))
 		return true;
 	if (ret < 0 && ret != -EAGAIN && ret != -ENOMEM)

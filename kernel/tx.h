@@ -20,8 +20,8 @@
  *
  * Takes turns between Responses that the peer waits for and the send queue, gathers as many
  * FPDUs as fit for one call into TCP, completes what needs no answer.
- * When nothing is left it asks for doorbells, unless a worker goes on looking at the ring. Does nothing if called
- * from inside itself (TCP may process received segments while we send).
+ * When nothing is left it asks for doorbells, unless a worker goes on looking at the ring. Does
+ * nothing if called from inside itself (TCP may process received segments while we send).
  *
  * Context: process or softirq; does not sleep.
  * Return: true if work remains for which no event will come: call again, or queue to a worker.
@@ -31,6 +31,8 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget);
 /**
  * xiw_tx_wants - whether a run would find something to do
  * @qp: queue pair, held by a worker that looks at its ring; no lock needed
+ *
+ * Return: true if it might.
  */
 bool xiw_tx_wants(const struct xiw_qp *qp);
 

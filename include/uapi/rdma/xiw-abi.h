@@ -193,6 +193,8 @@ struct xiw_cqe {
  * xiw_cqe_gen - value of xiw_cqe.gen that makes an entry valid
  * @count: number of the entry, counted from 0 over the life of the queue
  * @entries: entries of the queue, a power of two
+ *
+ * Return: 1 or 2, never the 0 of fresh memory.
  */
 static inline __u32 xiw_cqe_gen(__u32 count, __u32 entries)
 {
