@@ -11,7 +11,8 @@ fi
 
 port=7600
 
-# make_mixed_path: xiw in ns1, siw in ns2.
+# make_mixed_path: xiw in ns1, siw in ns2. siw as the caller waits in silence for a listener that
+# has something to say first (ib_write_lat), and does not know the peer-to-peer model.
 make_mixed_path() {
 	load "$link_type"
 	load siw
@@ -19,6 +20,12 @@ make_mixed_path() {
 	make_veth 1500
 	add_link "$ns1" "x$$v1" veth1
 	add_link "$ns2" "x$$v2" veth2 siw
+	set_xiw responder_hold 0
+}
+
+# set_xiw SETTING VALUE: if ns1 has an xiw device at all.
+set_xiw() {
+	[[ $link_type != xiw ]] || write_to "/sys/class/infiniband/x$$v1/xiw/$1" "$2"
 }
 
 # between SERVER FUNCTION...: SERVER, xiw or siw, is the one that listens.
@@ -89,9 +96,7 @@ for claim in "${claims[@]}"; do
 	claim "$claim" xiw on
 done
 # Off at both ends, as siw has it by default: xiw then asks for none, either.
-if [[ $link_type == xiw ]]; then
-	setup write_to "/sys/class/infiniband/x$$v1/xiw/crc" 0
-fi
+setup set_xiw crc 0
 for claim in "${claims[@]}"; do
 	claim "$claim" siw off
 done

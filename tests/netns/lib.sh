@@ -186,7 +186,10 @@ listens_or_gone() { listens "$1" "$2" || gone "$3"; }
 # wait_listening NS PORT PID: a socket of NS listens on PORT; fails at once if PID ends before.
 wait_listening() {
 	wait_until 20 listens_or_gone "$@"
-	listens "$1" "$2" || { say "the server ended"; return 1; }
+	listens "$1" "$2" && return
+	wait "$3"
+	say "the server ended with status $?"
+	return 1
 }
 
 # wait_gone PID: for processes that are not children of this shell, too.

@@ -200,23 +200,23 @@ link_goes_with_namespace() {
 	wait_until 20 has_no_link "$dev"
 }
 
-crc_is_a_switch() {
-	local crc value
+# is_a_switch SETTING: of the device's attribute group.
+is_a_switch() {
+	local file=/sys/class/infiniband/$dev/xiw/$1 value
 	only_xiw
 	add_link "$ns1" "$dev" dummy
-	crc=/sys/class/infiniband/$dev/xiw/crc
-	expect_equal "$(<"$crc")" 1 "default of $crc"
+	expect_equal "$(<"$file")" 1 "default of $1"
 	for value in 0 1; do
-		echo "$value" >"$crc"
-		expect_equal "$(<"$crc")" "$value" "$crc"
+		write_to "$file" "$value"
+		expect_equal "$(<"$file")" "$value" "$1"
 	done
 	for value in 2 -1 on 0x10 1,0 "" 99999999999999999999; do
-		expect_fail "Invalid argument|out of range" write_to "$crc" "$value"
-		expect_equal "$(<"$crc")" 1 "$crc after \"$value\""
+		expect_fail "Invalid argument|out of range" write_to "$file" "$value"
+		expect_equal "$(<"$file")" 1 "$1 after \"$value\""
 	done
 }
 
-plan 22
+plan 23
 setup make_namespaces
 setup make_dummy
 setup load "$link_type"
@@ -243,5 +243,6 @@ claim "the GID follows the hardware address"		gid_follows_netdev
 claim "a link goes when its netdev is deleted"		link_goes_with_netdev
 claim "a link goes when its netdev moves away"		link_goes_when_netdev_moves
 claim "a link goes with its namespace"			link_goes_with_namespace
-claim "xiw/crc is 1 and takes 0 or 1"			crc_is_a_switch
+claim "xiw/crc is 1 and takes 0 or 1"			is_a_switch crc
+claim "xiw/responder_hold is 1 and takes 0 or 1"	is_a_switch responder_hold
 finish

@@ -14,7 +14,7 @@ port=7400
 start_traffic() {
 	port=$((port + 1))
 	serve "$ns2" "$port" "$programs/peer" --connections 4 --size 262144 \
-		listen 10.77.0.2 "$port" >"$scratch/server"
+		listen 10.77.0.2 "$port" >"$scratch/server" || { cat "$scratch/server"; return 1; }
 	start "$ns1" "$programs/peer" --connections 4 --size 262144 --endless \
 		connect 10.77.0.2 "$port" >"$scratch/client"
 	client=$!
@@ -44,7 +44,7 @@ repeat() {
 	local i
 	for ((i = 1; i <= loops; i++)); do
 		say "--- $1, time $i of $loops"
-		has_link "x$$v1" || remake_path
+		{ has_link "x$$v1" && has_link "x$$v2"; } || remake_path
 		start_traffic
 		"$1"
 	done
@@ -66,7 +66,6 @@ peer_link_deleted() {
 	limit_time del_link "x$$v2"
 	both_end_with DISCONNECTED DEVICE_REMOVAL
 	has_no_link "x$$v2"
-	remake_path
 }
 
 netdev_deleted() {
@@ -94,8 +93,6 @@ listener_killed() {
 module_removed() {
 	if limit_time rmmod "$link_type"; then
 		both_end_with DISCONNECTED DEVICE_REMOVAL
-		load "$link_type"
-		remake_path
 		return
 	fi
 	has_link "x$$v1"

@@ -183,10 +183,12 @@ void stops_in_request(const std::string &address)
 	peer.say(std::span(frame).first(10));
 	for (auto &other : more)
 		other.emplace(victim.address());
-	for (int i = 0; i < 5; i++)
-		Connected good(victim);
-	for (int i = 0; i < 5; i++)
-		expect_event(victim.channel(), RDMA_CM_EVENT_DISCONNECTED);
+	for (int i = 0; i < 5; i++) {
+		{
+			Connected good(victim);
+		}
+		victim.expect_disconnect();
+	}
 	require(peer.is_hung_up(45000), "a peer that stops is hung up on in time");
 	for (auto &other : more)
 		require(other->is_hung_up(45000), "and so is one that says nothing");
@@ -222,6 +224,31 @@ void goes_before_reply(const std::string &address)
 			"the application hears that the peer has gone");
 	}
 	victim.expect_unaware();
+}
+
+/* Reads wait for responses that never come. An empty Write comes first: before that the listening
+ * side sends nothing (RFC 5044 section 7.1.2).
+ */
+void never_answers_reads(const std::string &address)
+{
+	Victim victim(address);
+
+	for (bool is_reset : { false, true }) {
+		{
+			Connected connected(victim);
+
+			connected.peer.say(fpdu(Tagged{}.ulpdu({})));
+			for (std::uint64_t i = 0; i < 8; i++)
+				victim.end().read(victim.memory().sge(i * 8, 8), 0, 0x1234, i);
+			require(connected.peer.hear(52).size() == 52, "a Read Request comes");
+			if (is_reset)
+				connected.peer.abort();
+		}
+		victim.expect_disconnect();
+		for (std::uint64_t i = 0; i < 8; i++)
+			expect_completion(victim.end().send_cq(), IBV_WC_WR_FLUSH_ERR, i);
+		expect_no_completion(victim.end().send_cq(), 50);
+	}
 }
 
 /* A Write and a Send: whole, or cut off at any octet. */
@@ -402,6 +429,7 @@ const cases::Case all[] = {
 	{ "a peer may reset at any octet of its request", resets_in_request },
 	{ "a peer that stops in its request is hung up on", stops_in_request },
 	{ "a peer may go before it was answered", goes_before_reply },
+	{ "reads that are never answered are flushed", never_answers_reads },
 	{ "a peer may close or reset at any octet of its stream", closes_in_stream },
 	{ "a peer may send octet by octet", octet_by_octet },
 	{ "a bad CRC is answered with 2/0/2", bad_crc },

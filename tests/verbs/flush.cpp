@@ -3,8 +3,6 @@
 #include "cases.hpp"
 #include "rdma.hpp"
 
-#include <format>
-
 using namespace rdma;
 
 namespace
@@ -108,29 +106,6 @@ void behind_the_culprit(const std::string &address)
 	pair.expect_disconnect();
 }
 
-/* Reads wait for their responses: they are under way when the peer goes. */
-void outstanding_reads(const std::string &address)
-{
-	constexpr std::uint32_t size = 1 << 20;
-	Pair pair(address);
-	Buffer into(pair.a().pd(), size), from(pair.b().pd(), size);
-	bool failed = false;
-
-	for (unsigned int i = 0; i < count; i++)
-		pair.a().read(into.sge(0, size), from.address(), from.mr()->rkey, i);
-	move_to_error(pair.b());
-	for (unsigned int i = 0; i < count; i++) {
-		ibv_wc wc = next_completion(pair.a().send_cq());
-
-		require(wc.wr_id == i, std::format("read {} completes next, not {}", i, wc.wr_id));
-		require(!failed || wc.status != IBV_WC_SUCCESS, "no success after a failure");
-		failed = wc.status != IBV_WC_SUCCESS;
-	}
-	require(failed, "the peer went before all reads were done");
-	expect_no_completion(pair.a().send_cq());
-	pair.expect_disconnect();
-}
-
 /* What is posted to a QP in error is flushed, or refused: it is never taken and forgotten. */
 void posted_in_error(const std::string &address)
 {
@@ -192,7 +167,6 @@ const cases::Case all[] = {
 	{ "receives are flushed after a move to error", after_modify },
 	{ "only what was not used is flushed", after_some_were_used },
 	{ "requests behind a bad one are flushed in order", behind_the_culprit },
-	{ "outstanding reads fail when the peer goes", outstanding_reads },
 	{ "a post to a QP in error is not forgotten", posted_in_error },
 	{ "a flushed completion names its QP", names_the_qp },
 	{ "a send does not complete before an earlier read", order_of_read_and_send },

@@ -66,9 +66,9 @@ public:
 	void run()
 	{
 		while (ended_ < options_.connections) {
+			int completions = channel_ && !device_is_gone_ ? channel_->fd : -1;
 			std::array<pollfd, 2> fds = { { { listener_.channel()->fd, POLLIN, 0 },
-							{ channel_ ? channel_->fd : -1, POLLIN,
-							  0 } } };
+							{ completions, POLLIN, 0 } } };
 
 			if (poll(fds.data(), fds.size(), -1) < 0)
 				fail("poll", errno);
@@ -96,11 +96,11 @@ private:
 			break;
 		case RDMA_CM_EVENT_DISCONNECTED:
 		case RDMA_CM_EVENT_CONNECT_ERROR:
-		case RDMA_CM_EVENT_DEVICE_REMOVAL:
-			tell(rdma_event_str(static_cast<rdma_cm_event_type>(event.type)));
-			ended_ += std::erase_if(ends_, [&](const End &end) {
-				return end.id() == event.id;
-			});
+		case RDMA_CM_EVENT_DEVICE_REMOVAL: /* comes for the listening id, too */
+			if (std::erase_if(ends_, [&](auto &end) { return end.id() == event.id; })) {
+				ended_++;
+				tell(rdma_event_str(static_cast<rdma_cm_event_type>(event.type)));
+			}
 			break;
 		default:
 			break;
@@ -169,8 +169,12 @@ private:
 		void *context;
 		ibv_wc wc;
 
-		if (ibv_get_cq_event(channel_.get(), &cq, &context))
-			fail("ibv_get_cq_event", errno);
+		if (ibv_get_cq_event(channel_.get(), &cq, &context)) {
+			if (errno != EIO)
+				fail("ibv_get_cq_event", errno);
+			device_is_gone_ = true;
+			return;
+		}
 		ibv_ack_cq_events(cq, 1);
 		if (int err = ibv_req_notify_cq(cq, 0))
 			fail("ibv_req_notify_cq", err);
@@ -212,6 +216,7 @@ private:
 	std::list<End> ends_;
 	unsigned int accepted_ = 0;
 	unsigned int ended_ = 0;
+	bool device_is_gone_ = false;	/* no more completions; events tell the rest */
 };
 
 /* One connection of the caller. */

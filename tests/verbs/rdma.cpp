@@ -295,15 +295,21 @@ static sockaddr_storage parse_address(const std::string &address, std::uint16_t 
 	return parsed;
 }
 
+/* Ports of the connection manager's choice may be in use by TCP, of which it knows nothing. */
 Listener::Listener(const std::string &address, std::uint16_t port, int backlog)
-	: channel_(create_channel()), id_(create_id(channel_.get()))
+	: channel_(create_channel())
 {
 	sockaddr_storage at = parse_address(address, port);
+	int tries = port ? 1 : 20;
 
-	if (rdma_bind_addr(id_.get(), reinterpret_cast<sockaddr *>(&at)))
-		fail("rdma_bind_addr", errno);
-	if (rdma_listen(id_.get(), backlog))
-		fail("rdma_listen", errno);
+	do {
+		id_ = create_id(channel_.get());
+		if (rdma_bind_addr(id_.get(), reinterpret_cast<sockaddr *>(&at)))
+			fail("rdma_bind_addr", errno);
+		if (!rdma_listen(id_.get(), backlog))
+			return;
+	} while (errno == EADDRINUSE && --tries);
+	fail("rdma_listen", errno);
 }
 
 Id Listener::next_request(int timeout_ms)
