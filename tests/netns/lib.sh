@@ -176,9 +176,10 @@ wait_until() {
 
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
+# No "grep -q" behind a pipe: it ends at the first hit, and what writes to it dies of SIGPIPE.
 listens() {
 	ip netns exec "$1" cat /proc/net/tcp /proc/net/tcp6 |
-		grep -Eq "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$2") [0-9A-F:]+ 0A "
+		grep -E "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$2") [0-9A-F:]+ 0A " >/dev/null
 }
 
 listens_or_gone() { listens "$1" "$2" || gone "$3"; }
@@ -228,7 +229,7 @@ has_no_link() { ! has_link "$1"; }
 write_to() { printf '%s\n' "$2" | dd of="$1" status=none; }
 
 # has_state NAME STATE: of the port, like ACTIVE.
-has_state() { rdma link show "$1/1" | grep -Eq "state $2( |\$)"; }
+has_state() { rdma link show "$1/1" | grep -E "state $2( |\$)" >/dev/null; }
 
 # --- networks ---
 

@@ -144,7 +144,9 @@ link_added_while_down() {
 	wait_until 5 has_state "$dev" ACTIVE
 }
 
-has_mtu() { ip netns exec "$ns1" ibv_devinfo -d "$dev" | grep -Eq "active_mtu:\s+$1 "; }
+has_mtu() {
+	ip netns exec "$ns1" ibv_devinfo -d "$dev" | grep -E "active_mtu:\s+$1 " >/dev/null
+}
 
 mtu_follows_netdev() {
 	add_link "$ns1" "$dev" dummy
