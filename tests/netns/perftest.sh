@@ -27,11 +27,9 @@ claim() {
 # Each line is a path, a family, a program and its options. -a goes from 2 to 8388608 octets.
 claims=$(cat <<-'END'
 	veth-1500	4	ib_write_bw	-n 5 -a
-	veth-1500	4	ib_read_bw	-n 5 -a
 	veth-1500	4	ib_send_bw	-n 5 -a
-	veth-1500	4	ib_write_lat	-n 5 -a
-	veth-1500	4	ib_read_lat	-n 5 -a
-	veth-1500	4	ib_send_lat	-n 5 -a
+	veth-1500	4	ib_read_bw	-n 200
+	veth-1500	4	ib_read_lat	-n 200
 	veth-1500	4	ib_send_bw	-n 500 --use-srq -r 64
 	veth-1500	6	ib_write_bw	-n 500 -q 8
 	veth-1500	6	ib_read_bw	-n 200 -q 8
@@ -39,9 +37,11 @@ claims=$(cat <<-'END'
 	veth-1500	6	ib_write_lat	-n 1000
 	veth-1500	6	ib_send_lat	-n 1000 --use-srq -r 64
 	veth-9000	4	ib_write_bw	-n 500 -b
+	veth-9000	4	ib_read_lat	-n 5 -a
 	veth-9000	4	ib_read_bw	-n 200 -b
 	veth-9000	4	ib_send_bw	-n 200 -b
 	veth-9000	4	ib_send_bw	-n 200 -b --use-srq -r 64 -q 2
+	veth-9000	4	ib_read_bw	-n 5 -a
 	veth-9000	6	ib_write_bw	-n 500 -e
 	veth-9000	6	ib_read_bw	-n 200 -e
 	veth-9000	6	ib_send_bw	-n 200 -e
@@ -50,12 +50,14 @@ claims=$(cat <<-'END'
 	dummy		4	ib_write_bw	-n 500
 	dummy		4	ib_read_bw	-n 500 -q 8
 	dummy		4	ib_send_bw	-n 500 --use-srq -r 64 -q 8
+	dummy		4	ib_write_lat	-n 5 -a
 	dummy		6	ib_write_bw	-n 500 -b -q 8
 	dummy		6	ib_read_lat	-n 500
 	dummy		6	ib_send_bw	-n 500 -b -e
 	lo		4	ib_write_bw	-n 500
 	lo		4	ib_read_bw	-n 500
 	lo		4	ib_send_bw	-n 500
+	lo		4	ib_send_lat	-n 5 -a
 	lo		4	ib_write_lat	-n 500
 	lo		4	ib_read_lat	-n 500 -e
 	lo		4	ib_send_lat	-n 500 --use-srq -r 64

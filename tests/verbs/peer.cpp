@@ -37,7 +37,6 @@ struct Options {
 	unsigned int times = 1;		/* how often the caller opens and closes them */
 	std::uint32_t size = 4096;	/* octets of the memory of a connection */
 	bool endless = false;		/* rounds go on until an event ends the connection */
-	bool one_sided = false;		/* no messages */
 };
 
 constexpr std::uint32_t message_size = 256;
@@ -249,19 +248,16 @@ public:
 		std::uint32_t piece = options_.size / pieces;
 
 		out_.fill(seed);
-		if (!options_.one_sided)
-			send_message(seed);
+		send_message(seed);
 		for (std::uint32_t i = 0; i < pieces; i++)
 			end_.write(out_.sge(std::size_t{ i } * piece, piece),
 				   memory_.address + std::uint64_t{ i } * piece, memory_.rkey, i);
 		end_.read(in_.sge(0, options_.size), memory_.address, memory_.rkey, pieces);
-		if (!options_.one_sided)
-			expect_completion(end_.send_cq(), IBV_WC_SUCCESS, 101);
+		expect_completion(end_.send_cq(), IBV_WC_SUCCESS, 101);
 		for (std::uint32_t i = 0; i <= pieces; i++)
 			expect_completion(end_.send_cq(), IBV_WC_SUCCESS, i);
 		require(in_.holds(seed, 0, piece * pieces), "what was written is read back");
-		if (!options_.one_sided)
-			expect_echo();
+		expect_echo();
 	}
 
 	void send_message(std::uint32_t seed)
@@ -359,18 +355,17 @@ void call_endlessly(const Options &options)
 [[noreturn]] void usage()
 {
 	std::cerr << "usage: peer [--connections N] [--times N] [--size OCTETS] [--endless]\n"
-		     "                [--one-sided] listen|connect ADDRESS PORT\n";
+		     "            listen|connect ADDRESS PORT\n";
 	std::exit(2);
 }
 
 Options parse(int argc, char **argv)
 {
-	enum { connections, times, size, endless, one_sided };
+	enum { connections, times, size, endless };
 	const option known[] = { { "connections", required_argument, nullptr, connections },
 				 { "times", required_argument, nullptr, times },
 				 { "size", required_argument, nullptr, size },
 				 { "endless", no_argument, nullptr, endless },
-				 { "one-sided", no_argument, nullptr, one_sided },
 				 { nullptr, 0, nullptr, 0 } };
 	Options options;
 
@@ -380,7 +375,6 @@ Options parse(int argc, char **argv)
 		case times: options.times = std::stoul(optarg); break;
 		case size: options.size = std::stoul(optarg); break;
 		case endless: options.endless = true; break;
-		case one_sided: options.one_sided = true; break;
 		default: usage();
 		}
 	}
