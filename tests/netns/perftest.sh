@@ -40,16 +40,13 @@ claims=$(cat <<-'END'
 	veth-9000	4	ib_read_lat	-n 5 -a
 	veth-9000	4	ib_read_bw	-n 200 -b
 	veth-9000	4	ib_send_bw	-n 200 -b
-	veth-9000	4	ib_send_bw	-n 200 -b --use-srq -r 64 -q 2
 	veth-9000	4	ib_read_bw	-n 5 -a
-	veth-9000	6	ib_write_bw	-n 500 -e
 	veth-9000	6	ib_read_bw	-n 200 -e
 	veth-9000	6	ib_send_bw	-n 200 -e
 	veth-9000	6	ib_read_lat	-n 200 -e
 	veth-9000	6	ib_send_lat	-n 200 -e
 	dummy		4	ib_write_bw	-n 500
 	dummy		4	ib_read_bw	-n 500 -q 8
-	dummy		4	ib_send_bw	-n 500 --use-srq -r 64 -q 8
 	dummy		4	ib_write_lat	-n 5 -a
 	dummy		6	ib_write_bw	-n 500 -b -q 8
 	dummy		6	ib_read_lat	-n 500
@@ -61,7 +58,6 @@ claims=$(cat <<-'END'
 	lo		4	ib_write_lat	-n 500
 	lo		4	ib_read_lat	-n 500 -e
 	lo		4	ib_send_lat	-n 500 --use-srq -r 64
-	lo		6	ib_write_bw	-n 500 -e
 	lo		6	ib_read_bw	-n 500 -e
 	lo		6	ib_send_bw	-n 500 --use-srq -r 64
 	END
