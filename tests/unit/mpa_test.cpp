@@ -16,11 +16,12 @@ extern "C" {
 
 #include "octets.hpp"
 
-namespace {
+namespace
+{
 
 const Octets request_key = slice(frame::request, 0, 16);
 const Octets reply_key = slice(frame::reply, 0, 16);
-const uint16_t open_value = 0x3fff;	/* IRD or ORD that is not negotiated */
+const uint16_t open_value = 0x3fff; /* IRD or ORD that is not negotiated */
 
 /* For comparison: all that a frame says but its private data, and what comes of two. */
 auto said(const xiw_mpa &mpa)
@@ -62,8 +63,8 @@ Parsed parse_reply(const Octets &frame)
 /* A Request with any header behind the key, and its private data. */
 Octets request(uint8_t flags, uint8_t revision, uint16_t pd_length, const Octets &pd = {})
 {
-	return request_key + Octets { flags, revision, uint8_t(pd_length >> 8),
-				      uint8_t(pd_length) } + pd;
+	return request_key +
+	       Octets{ flags, revision, uint8_t(pd_length >> 8), uint8_t(pd_length) } + pd;
 }
 
 /* The same as a Reply. */
@@ -96,21 +97,31 @@ TEST(xiw_mpa_parse, worked_examples)
 {
 	Parsed request = parse(frame::request);
 	ASSERT_EQ(request.ret, 26);
-	EXPECT_EQ(said(request.mpa), said({ .revision = 2, .crc = true, .enhanced = true,
-					    .p2p = true, .rtr = XIW_RTR_WRITE | XIW_RTR_READ,
-					    .ird = 16, .ord = 16, .pd_len = 2 }));
+	EXPECT_EQ(said(request.mpa), said({ .revision = 2,
+					    .crc = true,
+					    .enhanced = true,
+					    .p2p = true,
+					    .rtr = XIW_RTR_WRITE | XIW_RTR_READ,
+					    .ird = 16,
+					    .ord = 16,
+					    .pd_len = 2 }));
 	EXPECT_EQ(request.pd, octets("68 69"));
 
 	Parsed reply = parse_reply(frame::reply);
 	ASSERT_EQ(reply.ret, 24);
-	EXPECT_EQ(said(reply.mpa), said({ .revision = 2, .reply = true, .crc = true,
-					  .enhanced = true, .p2p = true, .rtr = XIW_RTR_WRITE,
-					  .ird = 16, .ord = 16 }));
+	EXPECT_EQ(said(reply.mpa), said({ .revision = 2,
+					  .reply = true,
+					  .crc = true,
+					  .enhanced = true,
+					  .p2p = true,
+					  .rtr = XIW_RTR_WRITE,
+					  .ird = 16,
+					  .ord = 16 }));
 
 	Parsed plain = parse(frame::request_rev_1);
 	ASSERT_EQ(plain.ret, 20);
-	EXPECT_EQ(said(plain.mpa), said({ .revision = 1, .crc = true, .ird = open_value,
-					  .ord = open_value }));
+	EXPECT_EQ(said(plain.mpa),
+		  said({ .revision = 1, .crc = true, .ird = open_value, .ord = open_value }));
 }
 
 TEST(xiw_mpa_parse, every_prefix_asks_for_more)
@@ -240,8 +251,10 @@ TEST(xiw_mpa_parse, flags_do_not_leak_into_ird_and_ord)
 		EXPECT_EQ(got.mpa.ird, 0x2001) << flags;
 		EXPECT_EQ(got.mpa.ord, 0x1002) << flags;
 		EXPECT_EQ(got.mpa.p2p, a) << flags;
-		EXPECT_EQ(got.mpa.rtr, !a ? 0 : (b ? XIW_RTR_SEND : 0) | (c ? XIW_RTR_WRITE : 0) |
-						(d ? XIW_RTR_READ : 0)) << flags;
+		EXPECT_EQ(got.mpa.rtr, !a ? 0
+					  : (b ? XIW_RTR_SEND : 0) | (c ? XIW_RTR_WRITE : 0) |
+						       (d ? XIW_RTR_READ : 0))
+			<< flags;
 	}
 }
 
@@ -267,7 +280,7 @@ TEST(xiw_mpa_parse, reads_only_what_has_come)
 		}
 		refused += got.ret < 0;
 	}
-	EXPECT_GT(complete, 10000u);	/* or too few frames came through to the last check */
+	EXPECT_GT(complete, 10000u); /* or too few frames came through to the last check */
 	EXPECT_GT(refused, 10000u);
 }
 
@@ -290,12 +303,24 @@ TEST(xiw_mpa_build, worked_examples)
 {
 	const Octets hi = octets("68 69");
 
-	EXPECT_EQ(build({ .revision = 2, .crc = true, .enhanced = true, .p2p = true,
-			  .rtr = XIW_RTR_WRITE | XIW_RTR_READ, .ird = 16, .ord = 16,
-			  .pd_len = 2, .pd = hi.data() }),
+	EXPECT_EQ(build({ .revision = 2,
+			  .crc = true,
+			  .enhanced = true,
+			  .p2p = true,
+			  .rtr = XIW_RTR_WRITE | XIW_RTR_READ,
+			  .ird = 16,
+			  .ord = 16,
+			  .pd_len = 2,
+			  .pd = hi.data() }),
 		  frame::request);
-	EXPECT_EQ(build({ .revision = 2, .reply = true, .crc = true, .enhanced = true,
-			  .p2p = true, .rtr = XIW_RTR_WRITE, .ird = 16, .ord = 16 }),
+	EXPECT_EQ(build({ .revision = 2,
+			  .reply = true,
+			  .crc = true,
+			  .enhanced = true,
+			  .p2p = true,
+			  .rtr = XIW_RTR_WRITE,
+			  .ird = 16,
+			  .ord = 16 }),
 		  frame::reply);
 	EXPECT_EQ(build({ .revision = 1, .crc = true }), frame::request_rev_1);
 }
@@ -309,8 +334,12 @@ TEST(xiw_mpa_build, reject_is_said_by_a_reply_alone)
 
 TEST(xiw_mpa_build, client_server_model_has_no_rtr)
 {
-	EXPECT_EQ(build({ .revision = 2, .crc = true, .enhanced = true,
-			  .rtr = XIW_RTR_SEND | XIW_RTR_WRITE | XIW_RTR_READ, .ird = 1, .ord = 2 }),
+	EXPECT_EQ(build({ .revision = 2,
+			  .crc = true,
+			  .enhanced = true,
+			  .rtr = XIW_RTR_SEND | XIW_RTR_WRITE | XIW_RTR_READ,
+			  .ird = 1,
+			  .ord = 2 }),
 		  enhanced("00 01 00 02"));
 }
 
@@ -318,8 +347,11 @@ TEST(xiw_mpa_build, private_data_limits)
 {
 	const Octets pd(513);
 	auto len = [&pd](bool enhanced, uint16_t pd_len) {
-		return try_build({ .revision = 2, .enhanced = enhanced, .pd_len = pd_len,
-				   .pd = pd.data() }).first;
+		return try_build({ .revision = 2,
+				   .enhanced = enhanced,
+				   .pd_len = pd_len,
+				   .pd = pd.data() })
+			.first;
 	};
 
 	EXPECT_EQ(len(false, 512), 532);
@@ -332,7 +364,10 @@ TEST(xiw_mpa_build, private_data_limits)
 
 TEST(xiw_mpa_build, ird_and_ord_must_fit)
 {
-	EXPECT_EQ(build({ .revision = 2, .crc = true, .enhanced = true, .ird = open_value,
+	EXPECT_EQ(build({ .revision = 2,
+			  .crc = true,
+			  .enhanced = true,
+			  .ird = open_value,
 			  .ord = 0x3ffe }),
 		  enhanced("3f ff 3f fe"));
 	EXPECT_EQ(try_build({ .revision = 2, .enhanced = true, .ird = 0x4000 }).first, -EINVAL);
@@ -347,9 +382,14 @@ TEST(xiw_mpa_build, parse_reads_it_back)
 	for (int i = 0; i < 100000; i++) {
 		Octets pd(random() % 40);
 		std::ranges::generate(pd, std::ref(random));
-		xiw_mpa mpa = { .revision = uint8_t(1 + coin()), .reply = coin(), .markers = coin(),
-				.crc = coin(), .ird = open_value, .ord = open_value,
-				.pd_len = uint16_t(pd.size()), .pd = pd.data() };
+		xiw_mpa mpa = { .revision = uint8_t(1 + coin()),
+				.reply = coin(),
+				.markers = coin(),
+				.crc = coin(),
+				.ird = open_value,
+				.ord = open_value,
+				.pd_len = uint16_t(pd.size()),
+				.pd = pd.data() };
 		mpa.reject = mpa.reply && coin();
 		mpa.enhanced = mpa.revision == 2 && coin();
 		if (mpa.enhanced) {
@@ -396,8 +436,9 @@ TEST(xiw_mpa_answer, worked_example)
 
 	EXPECT_EQ(got.ret, 0);
 	EXPECT_EQ(build(got.reply), frame::reply);
-	EXPECT_EQ(agreed(got.terms), agreed({ .revision = 2, .crc = true, .rtr = XIW_RTR_WRITE,
-					      .ird = 16, .ord = 16 }));
+	EXPECT_EQ(
+		agreed(got.terms),
+		agreed({ .revision = 2, .crc = true, .rtr = XIW_RTR_WRITE, .ird = 16, .ord = 16 }));
 }
 
 TEST(xiw_mpa_answer, plain_request_gets_a_plain_reply)
@@ -407,8 +448,8 @@ TEST(xiw_mpa_answer, plain_request_gets_a_plain_reply)
 
 		EXPECT_EQ(got.ret, 0);
 		EXPECT_EQ(build(got.reply), as_reply(request(0x40, revision, 0)));
-		EXPECT_EQ(agreed(got.terms), agreed({ .revision = revision, .crc = true, .ird = 8,
-						  .ord = 8 }));
+		EXPECT_EQ(agreed(got.terms),
+			  agreed({ .revision = revision, .crc = true, .ird = 8, .ord = 8 }));
 	}
 	/* In revision 1 the enhanced block is the ULP's own. */
 	EXPECT_EQ(build(answer(request(0x5f, 1, 4, octets("ff ff ff ff"))).reply),
@@ -438,7 +479,7 @@ TEST(xiw_mpa_answer, markers_are_sent_on_request_and_never_wanted)
 /* A block in, a block out, and what is in force then. */
 struct Negotiation {
 	const char *request;
-	uint16_t ird, ord;	/* the consumer's */
+	uint16_t ird, ord; /* the consumer's */
 	const char *reply;
 	uint16_t terms_ird, terms_ord;
 	uint8_t rtr;
@@ -452,8 +493,11 @@ void expect_answers(std::span<const Negotiation> cases)
 
 		EXPECT_EQ(got.ret, 0);
 		EXPECT_EQ(build(got.reply), as_reply(enhanced(c.reply)));
-		EXPECT_EQ(agreed(got.terms), agreed({ .revision = 2, .crc = true, .rtr = c.rtr,
-						      .ird = c.terms_ird, .ord = c.terms_ord }));
+		EXPECT_EQ(agreed(got.terms), agreed({ .revision = 2,
+						      .crc = true,
+						      .rtr = c.rtr,
+						      .ird = c.terms_ird,
+						      .ord = c.terms_ord }));
 	}
 }
 
@@ -533,8 +577,9 @@ TEST(xiw_mpa_conclude, worked_example)
 	Conclusion got = conclude(frame::request, frame::reply);
 
 	EXPECT_EQ(got.ret, 0);
-	EXPECT_EQ(agreed(got.terms), agreed({ .revision = 2, .crc = true, .rtr = XIW_RTR_WRITE,
-					  .ird = 16, .ord = 16 }));
+	EXPECT_EQ(
+		agreed(got.terms),
+		agreed({ .revision = 2, .crc = true, .rtr = XIW_RTR_WRITE, .ird = 16, .ord = 16 }));
 }
 
 TEST(xiw_mpa_conclude, plain_frames_leave_ird_and_ord_alone)
@@ -544,8 +589,8 @@ TEST(xiw_mpa_conclude, plain_frames_leave_ird_and_ord_alone)
 	xiw_mpa_terms terms;
 
 	ASSERT_EQ(xiw_mpa_conclude(&terms, &sent, &got.mpa, 128), 0);
-	EXPECT_EQ(agreed(terms), agreed({ .revision = 1, .crc = true, .tx_markers = true, .ird = 5,
-				      .ord = 7 }));
+	EXPECT_EQ(agreed(terms),
+		  agreed({ .revision = 1, .crc = true, .tx_markers = true, .ird = 5, .ord = 7 }));
 }
 
 TEST(xiw_mpa_conclude, crc_if_either_wants_it)
@@ -553,7 +598,8 @@ TEST(xiw_mpa_conclude, crc_if_either_wants_it)
 	for (bool theirs : { false, true })
 		for (bool ours : { false, true })
 			EXPECT_EQ(conclude(request(ours ? 0x40 : 0, 1, 0),
-					   request(theirs ? 0x40 : 0, 1, 0)).terms.crc,
+					   request(theirs ? 0x40 : 0, 1, 0))
+					  .terms.crc,
 				  theirs || ours);
 }
 
@@ -591,8 +637,11 @@ void expect_outcomes(std::span<const Outcome> cases)
 		EXPECT_EQ(got.ret, c.ret);
 		if (got.ret != 0)
 			continue;
-		EXPECT_EQ(agreed(got.terms), agreed({ .revision = 2, .crc = true, .rtr = c.rtr,
-						      .ird = c.ird, .ord = c.ord }));
+		EXPECT_EQ(agreed(got.terms), agreed({ .revision = 2,
+						      .crc = true,
+						      .rtr = c.rtr,
+						      .ird = c.ird,
+						      .ord = c.ord }));
 	}
 }
 
@@ -679,10 +728,13 @@ TEST(xiw_mpa_conclude, each_read_has_its_place_at_the_other_end)
 	for (uint16_t ird : values)
 		for (uint16_t ord : values)
 			for (unsigned int p2p_rtr = 0; p2p_rtr < 16; p2p_rtr++)
-				requests.push_back({ .revision = 2, .crc = true, .enhanced = true,
+				requests.push_back({ .revision = 2,
+						     .crc = true,
+						     .enhanced = true,
 						     .p2p = p2p_rtr >= 8,
 						     .rtr = uint8_t(p2p_rtr & 7),
-						     .ird = ird, .ord = ord });
+						     .ird = ird,
+						     .ord = ord });
 
 	for (const xiw_mpa &request : requests) {
 		for (uint16_t our_ird : { 0, 1, 16, 128 }) {
@@ -691,7 +743,8 @@ TEST(xiw_mpa_conclude, each_read_has_its_place_at_the_other_end)
 				ASSERT_FALSE(HasFatalFailure())
 					<< "IRD " << request.ird << " ORD " << request.ord
 					<< " peer-to-peer " << request.p2p << " RTR "
-					<< int(request.rtr) << " ours " << our_ird << ' ' << our_ord;
+					<< int(request.rtr) << " ours " << our_ird << ' '
+					<< our_ord;
 			}
 		}
 	}

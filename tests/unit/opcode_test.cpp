@@ -3,8 +3,8 @@
 
 /* First, to see that it needs no other. */
 extern "C" {
-#include "opcode.h"
 #include <asm/byteorder.h>
+#include "opcode.h"
 }
 
 #include <gtest/gtest.h>
@@ -14,7 +14,8 @@ extern "C" {
 
 #include "octets.hpp"
 
-namespace {
+namespace
+{
 
 const uint32_t any_len = UINT16_MAX;
 
@@ -26,18 +27,18 @@ struct Operation {
 };
 
 const std::map<unsigned int, Operation> operations = {
-	{ RDMAP_WRITE,		{ true, 0, 14, any_len } },
-	{ RDMAP_READ_REQ,	{ false, 1, 46, 46 } },
-	{ RDMAP_READ_RESP,	{ true, 0, 14, any_len } },
-	{ RDMAP_SEND,		{ false, 0, 18, any_len } },
-	{ RDMAP_SEND_INV,	{ false, 0, 18, any_len } },
-	{ RDMAP_SEND_SE,	{ false, 0, 18, any_len } },
-	{ RDMAP_SEND_SE_INV,	{ false, 0, 18, any_len } },
-	{ RDMAP_TERMINATE,	{ false, 2, 22, any_len } },
-	{ RDMAP_IMM,		{ false, 0, 26, 26 } },
-	{ RDMAP_IMM_SE,		{ false, 0, 26, 26 } },
-	{ RDMAP_ATOMIC_REQ,	{ false, 1, 70, 70 } },
-	{ RDMAP_ATOMIC_RESP,	{ false, 3, 30, 30 } },
+	{ RDMAP_WRITE, { true, 0, 14, any_len } },
+	{ RDMAP_READ_REQ, { false, 1, 46, 46 } },
+	{ RDMAP_READ_RESP, { true, 0, 14, any_len } },
+	{ RDMAP_SEND, { false, 0, 18, any_len } },
+	{ RDMAP_SEND_INV, { false, 0, 18, any_len } },
+	{ RDMAP_SEND_SE, { false, 0, 18, any_len } },
+	{ RDMAP_SEND_SE_INV, { false, 0, 18, any_len } },
+	{ RDMAP_TERMINATE, { false, 2, 22, any_len } },
+	{ RDMAP_IMM, { false, 0, 26, 26 } },
+	{ RDMAP_IMM_SE, { false, 0, 26, 26 } },
+	{ RDMAP_ATOMIC_REQ, { false, 1, 70, 70 } },
+	{ RDMAP_ATOMIC_RESP, { false, 3, 30, 30 } },
 };
 
 /* What a segment says of itself, before it is laid out. */
@@ -56,8 +57,9 @@ struct Segment {
 	{
 		const Operation &op = operations.at(opcode);
 
-		return { .opcode = opcode, .tagged = op.tagged, .qn = op.qn,
-			 .ulpdu_len = op.shortest };
+		return {
+			.opcode = opcode, .tagged = op.tagged, .qn = op.qn, .ulpdu_len = op.shortest
+		};
 	}
 
 	xiw_headers headers() const
@@ -189,7 +191,7 @@ TEST(xiw_ddp_check, reserved_bits_are_ignored)
 	for (const auto &[opcode, op] : operations) {
 		Segment segment = Segment::of(opcode);
 
-		segment.ddp_other = 0x7c;	/* L and all four reserved bits */
+		segment.ddp_other = 0x7c; /* L and all four reserved bits */
 		segment.rdmap_other = 0x30;
 		segment.inv_stag = ~0u;
 		EXPECT_EQ(check(segment).cause, XIW_OK) << opcode;
@@ -217,15 +219,16 @@ TEST(xiw_ddp_check, opcodes_not_assigned)
 	for (unsigned int opcode : { 12, 13, 14, 15 })
 		for (bool tagged : { false, true })
 			EXPECT_EQ(check({ .opcode = opcode, .tagged = tagged }).cause,
-				  XIW_BAD_OPCODE) << opcode;
+				  XIW_BAD_OPCODE)
+				<< opcode;
 }
 
 TEST(xiw_ddp_check, versions)
 {
 	for (unsigned int version : { 0, 2, 3 }) {
 		EXPECT_EQ(check({ .ddp_version = version }).cause, XIW_BAD_DDP_VERSION_UNTAGGED);
-		EXPECT_EQ(check({ .opcode = RDMAP_WRITE, .tagged = true,
-				  .ddp_version = version }).cause,
+		EXPECT_EQ(check({ .opcode = RDMAP_WRITE, .tagged = true, .ddp_version = version })
+				  .cause,
 			  XIW_BAD_DDP_VERSION_TAGGED);
 		EXPECT_EQ(check({ .rdmap_version = version }).cause, XIW_BAD_RDMAP_VERSION);
 	}
@@ -237,7 +240,8 @@ TEST(xiw_ddp_check, queues)
 		EXPECT_EQ(check({ .qn = qn }).cause, XIW_BAD_QN) << qn;
 	for (uint32_t qn : { 0u, 2u, 3u, 4u })
 		EXPECT_EQ(check({ .opcode = RDMAP_READ_REQ, .qn = qn, .ulpdu_len = 46 }).cause,
-			  XIW_BAD_QN) << qn;
+			  XIW_BAD_QN)
+			<< qn;
 }
 
 TEST(xiw_ddp_check, lengths)
@@ -283,7 +287,8 @@ TEST(xiw_ddp_check, every_combination)
 		for (bool tagged : { false, true })
 			for (uint32_t qn : { 0u, 1u, 2u, 3u, 4u, 0x01000000u, ~0u })
 				for (unsigned int versions = 0; versions < 16; versions++)
-					segments.push_back({ .opcode = opcode, .tagged = tagged,
+					segments.push_back({ .opcode = opcode,
+							     .tagged = tagged,
 							     .qn = qn,
 							     .ddp_version = versions & 3,
 							     .rdmap_version = versions >> 2 });
@@ -297,8 +302,9 @@ TEST(xiw_ddp_check, every_combination)
 				<< "opcode " << segment.opcode << " tagged " << segment.tagged
 				<< " qn " << segment.qn << " length " << len << " versions "
 				<< segment.ddp_version << " " << segment.rdmap_version;
-			ASSERT_EQ(verdict.op, verdict.cause == XIW_OK ?
-					      &xiw_rdmap_ops[segment.opcode] : nullptr);
+			ASSERT_EQ(verdict.op, verdict.cause == XIW_OK
+						      ? &xiw_rdmap_ops[segment.opcode]
+						      : nullptr);
 		}
 	}
 }
@@ -325,7 +331,7 @@ TEST(xiw_ddp_check, reads_only_what_has_come)
 		ASSERT_EQ(op != nullptr, cause == XIW_OK);
 		accepted += op != nullptr;
 	}
-	EXPECT_GT(accepted, 10000u);	/* or the octets were too random to reach every check */
+	EXPECT_GT(accepted, 10000u); /* or the octets were too random to reach every check */
 }
 
 } /* namespace */

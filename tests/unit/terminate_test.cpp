@@ -3,8 +3,8 @@
 
 /* First, to see that it needs no other. */
 extern "C" {
-#include "terminate.h"
 #include <asm/byteorder.h>
+#include "terminate.h"
 }
 
 #include <gtest/gtest.h>
@@ -16,13 +16,15 @@ extern "C" {
 
 #include "octets.hpp"
 
-namespace {
+namespace
+{
 
 /* The ULPDU of a Terminate; room for it is on the heap, and no more than the longest takes. */
 Octets terminate(xiw_cause cause, const Octets &fault = {})
 {
 	auto room = std::make_unique<uint8_t[]>(XIW_TERMINATE_MAX);
-	ExactCopy copy(std::span<const uint8_t>(fault).first(std::min(fault.size(), sizeof(xiw_headers))));
+	ExactCopy copy(
+		std::span<const uint8_t>(fault).first(std::min(fault.size(), sizeof(xiw_headers))));
 	unsigned int len = xiw_terminate_build(room.get(), cause,
 					       fault.empty() ? nullptr : copy.as<xiw_headers>());
 
@@ -72,8 +74,8 @@ const Row rows[] = {
 	{ XIW_BAD_BOUNDS, EFAULT, "11 01 c0 00", "11 01 c0 00", "11 01 c0 00" },
 	{ XIW_BAD_PD, EACCES, "11 02 c0 00", "11 02 c0 00", "11 02 c0 00" },
 	{ XIW_BAD_WRAP, EOVERFLOW, "11 03 c0 00", "11 03 c0 00", "11 03 c0 00" },
-	{ XIW_BAD_DDP_VERSION_TAGGED, EPROTONOSUPPORT,
-	  "11 04 c0 00", "11 04 c0 00", "11 04 c0 00" },
+	{ XIW_BAD_DDP_VERSION_TAGGED, EPROTONOSUPPORT, "11 04 c0 00", "11 04 c0 00",
+	  "11 04 c0 00" },
 	{ XIW_NO_REMOTE_WRITE, EACCES, "11 00 c0 00", "11 00 c0 00", "11 00 c0 00" },
 
 	{ XIW_BAD_QN, EPROTO, "12 01 c0 00", "12 01 c0 00", "12 01 c0 00" },
@@ -81,8 +83,8 @@ const Row rows[] = {
 	{ XIW_BAD_MSN, EPROTO, "12 03 c0 00", "12 03 c0 00", "12 03 c0 00" },
 	{ XIW_BAD_MO, EPROTO, "12 04 c0 00", "12 04 c0 00", "12 04 c0 00" },
 	{ XIW_MESSAGE_TOO_LONG, EMSGSIZE, "12 05 c0 00", "12 05 c0 00", "12 05 c0 00" },
-	{ XIW_BAD_DDP_VERSION_UNTAGGED, EPROTONOSUPPORT,
-	  "12 06 c0 00", "12 06 c0 00", "12 06 c0 00" },
+	{ XIW_BAD_DDP_VERSION_UNTAGGED, EPROTONOSUPPORT, "12 06 c0 00", "12 06 c0 00",
+	  "12 06 c0 00" },
 
 	{ XIW_READ_BAD_STAG, EACCES, "01 00 c0 00", "01 00 c0 00", "01 00 e0 00" },
 	{ XIW_READ_BAD_BOUNDS, EFAULT, "01 01 c0 00", "01 01 c0 00", "01 01 e0 00" },
@@ -106,7 +108,7 @@ const Row rows[] = {
 
 TEST(xiw_causes, every_cause_has_its_errno)
 {
-	ASSERT_EQ(std::size(rows), size_t(XIW_NUM_CAUSES) - 1);	/* all but XIW_OK */
+	ASSERT_EQ(std::size(rows), size_t(XIW_NUM_CAUSES) - 1); /* all but XIW_OK */
 	EXPECT_EQ(xiw_causes[XIW_OK].err, 0);
 	for (const Row &row : rows)
 		EXPECT_EQ(xiw_causes[row.cause].err, -row.err) << row.cause;
@@ -120,7 +122,8 @@ TEST(xiw_causes, every_cause_has_a_name_of_its_own)
 		ASSERT_NE(row.name, nullptr) << &row - xiw_causes;
 		EXPECT_TRUE(names.insert(row.name).second) << row.name;
 		EXPECT_EQ(std::string(row.name).find_first_not_of("abcdefghijklmnopqrstuvwxyz_"),
-			  std::string::npos) << row.name;
+			  std::string::npos)
+			<< row.name;
 	}
 }
 
@@ -138,10 +141,9 @@ TEST(xiw_terminate_build, worked_examples)
 {
 	Octets bad_write = fpdu::write;
 
-	bad_write[7] = 0x45;	/* last octet of the STag */
+	bad_write[7] = 0x45; /* last octet of the STag */
 	EXPECT_EQ(terminate(XIW_BAD_STAG, bad_write), ulpdu_of(fpdu::terminate_write));
-	EXPECT_EQ(terminate(XIW_READ_NO_RIGHT, fpdu::read_request),
-		  ulpdu_of(fpdu::terminate_read));
+	EXPECT_EQ(terminate(XIW_READ_NO_RIGHT, fpdu::read_request), ulpdu_of(fpdu::terminate_read));
 	EXPECT_EQ(terminate(XIW_BAD_CRC, fpdu::write), ulpdu_of(fpdu::terminate_crc));
 }
 
@@ -151,8 +153,8 @@ TEST(xiw_terminate_build, without_a_fault_there_are_no_headers)
 		Octets ulpdu = terminate(row.cause);
 
 		ASSERT_EQ(ulpdu.size(), 22u) << row.cause;
-		EXPECT_EQ(slice(ulpdu, 0, 18), octets(
-			"41 47 | 00 00 00 00 | 00 00 00 02 | 00 00 00 01 | 00 00 00 00"));
+		EXPECT_EQ(slice(ulpdu, 0, 18),
+			  octets("41 47 | 00 00 00 00 | 00 00 00 02 | 00 00 00 01 | 00 00 00 00"));
 		EXPECT_EQ(ulpdu[18], octets(row.on_write)[0]) << row.cause;
 		EXPECT_EQ(ulpdu[19], octets(row.on_write)[1]) << row.cause;
 		EXPECT_EQ(ulpdu[20], 0) << row.cause;
@@ -165,8 +167,8 @@ TEST(xiw_terminate_build, repeats_length_and_ddp_header)
 	Octets ulpdu = terminate(XIW_NO_RECEIVE, fpdu::send);
 
 	ASSERT_EQ(ulpdu.size(), 42u);
-	EXPECT_EQ(slice(ulpdu, 22, 42), octets(
-		"00 17 | 41 43 | 00 00 00 00 | 00 00 00 00 | 00 00 00 01 | 00 00 00 00"));
+	EXPECT_EQ(slice(ulpdu, 22, 42),
+		  octets("00 17 | 41 43 | 00 00 00 00 | 00 00 00 00 | 00 00 00 01 | 00 00 00 00"));
 }
 
 /* RFC 7306 section 8.1: its messages are no Read Requests. */
@@ -176,8 +178,8 @@ TEST(xiw_terminate_build, atomics_have_no_rdmap_header)
 
 	ASSERT_EQ(ulpdu.size(), 42u);
 	EXPECT_EQ(slice(ulpdu, 18, 22), octets("01 00 c0 00"));
-	EXPECT_EQ(slice(ulpdu, 22, 42), octets(
-		"00 46 | 41 4a | 00 00 00 00 | 00 00 00 01 | 00 00 00 02 | 00 00 00 00"));
+	EXPECT_EQ(slice(ulpdu, 22, 42),
+		  octets("00 46 | 41 4a | 00 00 00 00 | 00 00 00 01 | 00 00 00 02 | 00 00 00 00"));
 }
 
 /* In a tagged segment the opcode of a Read Request has no Read Request header. */
@@ -218,9 +220,10 @@ TEST(xiw_terminate_build, reads_only_what_has_come)
 		if (fault.size() > 3 && random() % 2)
 			fault[3] = 0x41;
 		sizes.insert(terminate(xiw_cause(random() % XIW_NUM_CAUSES),
-				       cut(fault, fault.size() - 2)).size());
+				       cut(fault, fault.size() - 2))
+				     .size());
 	}
-	EXPECT_EQ(sizes, (std::set<size_t> { 22, 38, 42, 70 }));
+	EXPECT_EQ(sizes, (std::set<size_t>{ 22, 38, 42, 70 }));
 }
 
 } /* namespace */

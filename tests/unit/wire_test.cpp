@@ -3,15 +3,16 @@
 
 /* First, to see that it needs no other. */
 extern "C" {
-#include "wire.h"
 #include <asm/byteorder.h>
+#include "wire.h"
 }
 
 #include <gtest/gtest.h>
 
 #include "octets.hpp"
 
-namespace {
+namespace
+{
 
 /* CRC32c, reflected, as RFC 5044 section 4.4 takes it from RFC 3385. */
 uint32_t crc32c(std::span<const uint8_t> octets)
@@ -42,7 +43,7 @@ Octets framed(const Octets &ulpdu)
 
 Octets tagged(uint8_t opcode, uint32_t stag, uint64_t to)
 {
-	return octets_of(xiw_ddp_tagged {
+	return octets_of(xiw_ddp_tagged{
 		.ctrl = { .ddp = DDP_TAGGED | DDP_LAST | DDP_VERSION,
 			  .rdmap = uint8_t(RDMAP_VERSION | opcode) },
 		.stag = cpu_to_be32(stag),
@@ -52,9 +53,8 @@ Octets tagged(uint8_t opcode, uint32_t stag, uint64_t to)
 
 Octets untagged(uint8_t opcode, uint32_t qn, uint32_t msn)
 {
-	return octets_of(xiw_ddp_untagged {
-		.ctrl = { .ddp = DDP_LAST | DDP_VERSION,
-			  .rdmap = uint8_t(RDMAP_VERSION | opcode) },
+	return octets_of(xiw_ddp_untagged{
+		.ctrl = { .ddp = DDP_LAST | DDP_VERSION, .rdmap = uint8_t(RDMAP_VERSION | opcode) },
 		.inv_stag = 0,
 		.qn = cpu_to_be32(qn),
 		.msn = cpu_to_be32(msn),
@@ -67,7 +67,7 @@ const uint64_t to = 0x7f0012345678, sink_to = 0x1000;
 
 Octets read_request()
 {
-	return octets_of(xiw_read_req {
+	return octets_of(xiw_read_req{
 		.sink_stag = cpu_to_be32(sink_stag),
 		.sink_to = cpu_to_be64(sink_to),
 		.size = cpu_to_be32(4096),
@@ -78,12 +78,12 @@ Octets read_request()
 
 Octets terminate_header(uint8_t layer_etype, uint8_t code, uint8_t hdrct)
 {
-	return untagged(RDMAP_TERMINATE, DDP_QN_TERMINATE, 1) + octets_of(xiw_terminate {
-		.layer_etype = layer_etype,
-		.code = code,
-		.hdrct = hdrct,
-		.reserved = 0,
-	});
+	return untagged(RDMAP_TERMINATE, DDP_QN_TERMINATE, 1) + octets_of(xiw_terminate{
+									.layer_etype = layer_etype,
+									.code = code,
+									.hdrct = hdrct,
+									.reserved = 0,
+								});
 }
 
 TEST(crc32c, check_value)
@@ -94,8 +94,9 @@ TEST(crc32c, check_value)
 
 TEST(xiw_mpa_frame, request_and_reply)
 {
-	xiw_mpa_frame hdr = { .key = {}, .flags = MPA_FLAG_CRC, .revision = MPA_REV_1,
-			      .pd_length = 0 };
+	xiw_mpa_frame hdr = {
+		.key = {}, .flags = MPA_FLAG_CRC, .revision = MPA_REV_1, .pd_length = 0
+	};
 	memcpy(hdr.key, MPA_KEY_REQUEST, MPA_KEY_LEN);
 	EXPECT_EQ(octets_of(hdr), frame::request_rev_1);
 
@@ -149,15 +150,15 @@ TEST(xiw_ddp_untagged, send)
 
 TEST(xiw_ddp_untagged, every_field)
 {
-	EXPECT_EQ(octets_of(xiw_ddp_untagged {
-			  .ctrl = { .ddp = DDP_VERSION,
-				    .rdmap = RDMAP_VERSION | RDMAP_SEND_SE_INV },
-			  .inv_stag = cpu_to_be32(0x01020304),
-			  .qn = cpu_to_be32(0x05060708),
-			  .msn = cpu_to_be32(0x090a0b0c),
-			  .mo = cpu_to_be32(0x0d0e0f10),
-		  }),
-		  octets("01 46 | 01 02 03 04 | 05 06 07 08 | 09 0a 0b 0c | 0d 0e 0f 10"));
+	EXPECT_EQ(
+		octets_of(xiw_ddp_untagged{
+			.ctrl = { .ddp = DDP_VERSION, .rdmap = RDMAP_VERSION | RDMAP_SEND_SE_INV },
+			.inv_stag = cpu_to_be32(0x01020304),
+			.qn = cpu_to_be32(0x05060708),
+			.msn = cpu_to_be32(0x090a0b0c),
+			.mo = cpu_to_be32(0x0d0e0f10),
+		}),
+		octets("01 46 | 01 02 03 04 | 05 06 07 08 | 09 0a 0b 0c | 0d 0e 0f 10"));
 }
 
 TEST(xiw_read_req, read_request)
@@ -183,48 +184,50 @@ TEST(xiw_terminate, with_and_without_headers)
 
 TEST(xiw_atomic_req, fetch_add)
 {
-	EXPECT_EQ(framed(untagged(RDMAP_ATOMIC_REQ, DDP_QN_READ, 2) + octets_of(xiw_atomic_req {
-			  .aopcode = cpu_to_be32(RDMAP_ATOMIC_FETCH_ADD),
-			  .request_id = cpu_to_be32(7),
-			  .stag = cpu_to_be32(stag),
-			  .to = cpu_to_be64(to),
-			  .add_swap_data = cpu_to_be64(1),
-			  .add_swap_mask = 0,
-			  .compare_data = 0,
-			  .compare_mask = ~0ull,
-		  })),
+	EXPECT_EQ(framed(untagged(RDMAP_ATOMIC_REQ, DDP_QN_READ, 2) +
+			 octets_of(xiw_atomic_req{
+				 .aopcode = cpu_to_be32(RDMAP_ATOMIC_FETCH_ADD),
+				 .request_id = cpu_to_be32(7),
+				 .stag = cpu_to_be32(stag),
+				 .to = cpu_to_be64(to),
+				 .add_swap_data = cpu_to_be64(1),
+				 .add_swap_mask = 0,
+				 .compare_data = 0,
+				 .compare_mask = ~0ull,
+			 })),
 		  fpdu::fetch_add);
 }
 
 TEST(xiw_atomic_req, cmp_swap)
 {
-	EXPECT_EQ(framed(untagged(RDMAP_ATOMIC_REQ, DDP_QN_READ, 3) + octets_of(xiw_atomic_req {
-			  .aopcode = cpu_to_be32(RDMAP_ATOMIC_CMP_SWAP),
-			  .request_id = cpu_to_be32(8),
-			  .stag = cpu_to_be32(stag),
-			  .to = cpu_to_be64(to),
-			  .add_swap_data = cpu_to_be64(5),
-			  .add_swap_mask = ~0ull,
-			  .compare_data = cpu_to_be64(4),
-			  .compare_mask = ~0ull,
-		  })),
+	EXPECT_EQ(framed(untagged(RDMAP_ATOMIC_REQ, DDP_QN_READ, 3) +
+			 octets_of(xiw_atomic_req{
+				 .aopcode = cpu_to_be32(RDMAP_ATOMIC_CMP_SWAP),
+				 .request_id = cpu_to_be32(8),
+				 .stag = cpu_to_be32(stag),
+				 .to = cpu_to_be64(to),
+				 .add_swap_data = cpu_to_be64(5),
+				 .add_swap_mask = ~0ull,
+				 .compare_data = cpu_to_be64(4),
+				 .compare_mask = ~0ull,
+			 })),
 		  fpdu::cmp_swap);
 }
 
 TEST(xiw_atomic_resp, original_value)
 {
 	EXPECT_EQ(framed(untagged(RDMAP_ATOMIC_RESP, DDP_QN_ATOMIC_RESP, 1) +
-			 octets_of(xiw_atomic_resp { .request_id = cpu_to_be32(7),
-						     .original = cpu_to_be64(0x2a) })),
+			 octets_of(xiw_atomic_resp{ .request_id = cpu_to_be32(7),
+						    .original = cpu_to_be64(0x2a) })),
 		  fpdu::atomic_response);
 }
 
 TEST(xiw_imm_data, takes_64_bits)
 {
 	EXPECT_EQ(framed(untagged(RDMAP_IMM, DDP_QN_SEND, 2) +
-			 octets_of(xiw_imm_data { .imm = 0, .zero = cpu_to_be32(1) })),
+			 octets_of(xiw_imm_data{ .imm = 0, .zero = cpu_to_be32(1) })),
 		  fpdu::immediate);
-	EXPECT_EQ(octets_of(xiw_imm_data { .imm = cpu_to_be32(0x01020304), .zero = 0 }),
+	EXPECT_EQ(octets_of(xiw_imm_data{ .imm = cpu_to_be32(0x01020304), .zero = 0 }),
 		  octets("01 02 03 04 00 00 00 00"));
 }
 

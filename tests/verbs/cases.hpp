@@ -13,7 +13,7 @@ namespace cases
 
 struct Case {
 	std::string_view claim;
-	void (*prove)(const std::string &address);	/* throws if it does not hold */
+	void (*prove)(const std::string &address); /* throws if it does not hold */
 };
 
 /* Status of main, in kselftest's numbers. */

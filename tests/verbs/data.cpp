@@ -62,8 +62,8 @@ void writes_of_all_sizes(const std::string &address)
 
 	setting.from.fill(setting.seed);
 	for (std::uint32_t size : interesting_sizes()) {
-		setting.a.write(setting.from.sge(7, size), setting.to.address() + 7,
-				setting.rkey(), size);
+		setting.a.write(setting.from.sge(7, size), setting.to.address() + 7, setting.rkey(),
+				size);
 		setting.a.read(setting.from.sge(0, 1), setting.to.address(), setting.rkey(), 1);
 		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, size);
 		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 1);
@@ -114,7 +114,8 @@ std::vector<ibv_sge> pieces(const Buffer &buffer, std::uint32_t size, std::uint3
 	std::uint32_t offset = 0;
 
 	for (std::uint32_t i = 0; i + 1 < count; i++) {
-		std::uint32_t length = i == 1 ? 0 : random() % (2 * (size - offset) / (count - i) + 1);
+		std::uint32_t length =
+			i == 1 ? 0 : random() % (2 * (size - offset) / (count - i) + 1);
 
 		length = std::min(length, size - offset);
 		sges.push_back(buffer.sge(offset, length));

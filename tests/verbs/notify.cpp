@@ -15,8 +15,8 @@ namespace
 /* b waits for events, a sends. */
 struct Setting {
 	explicit Setting(const std::string &address)
-		: pair(address, { .notify = true }), a(pair.a()), b(pair.b()),
-		  from(a.pd(), 4096), to(b.pd(), 4096)
+		: pair(address, { .notify = true }), a(pair.a()), b(pair.b()), from(a.pd(), 4096),
+		  to(b.pd(), 4096)
 	{
 	}
 

@@ -33,10 +33,10 @@ struct Options {
 	std::string role;
 	std::string address;
 	std::uint16_t port = 0;
-	unsigned int connections = 1;	/* the caller's: open at a time; the listener's: in all */
-	unsigned int times = 1;		/* how often the caller opens and closes them */
-	std::uint32_t size = 4096;	/* octets of the memory of a connection */
-	bool endless = false;		/* rounds go on until an event ends the connection */
+	unsigned int connections = 1; /* the caller's: open at a time; the listener's: in all */
+	unsigned int times = 1;	      /* how often the caller opens and closes them */
+	std::uint32_t size = 4096;    /* octets of the memory of a connection */
+	bool endless = false;	      /* rounds go on until an event ends the connection */
 };
 
 constexpr std::uint32_t message_size = 256;
@@ -54,7 +54,8 @@ struct Memory {
 };
 
 /* Serves all connections from one queue of receives. */
-class Server {
+class Server
+{
 public:
 	explicit Server(const Options &options)
 		: options_(options), listener_(options.address, options.port, 1024)
@@ -129,10 +130,7 @@ private:
 	}
 
 	/* As much memory as connections can be open, within reason. */
-	std::uint32_t memory_slots() const
-	{
-		return std::clamp(options_.connections, 1u, 1024u);
-	}
+	std::uint32_t memory_slots() const { return std::clamp(options_.connections, 1u, 1024u); }
 
 	void create_resources(ibv_context *context)
 	{
@@ -215,11 +213,12 @@ private:
 	std::list<End> ends_;
 	unsigned int accepted_ = 0;
 	unsigned int ended_ = 0;
-	bool device_is_gone_ = false;	/* no more completions; events tell the rest */
+	bool device_is_gone_ = false; /* no more completions; events tell the rest */
 };
 
 /* One connection of the caller. */
-class Call {
+class Call
+{
 public:
 	explicit Call(const Options &options)
 		: options_(options), channel_(rdma_create_event_channel()),
@@ -234,7 +233,8 @@ public:
 
 		Event event = expect_event(channel_.get(), RDMA_CM_EVENT_ESTABLISHED);
 
-		require(event.private_data.size() >= sizeof(memory_), "the listener tells its memory");
+		require(event.private_data.size() >= sizeof(memory_),
+			"the listener tells its memory");
 		std::memcpy(&memory_, event.private_data.data(), sizeof(memory_));
 		require(memory_.size == options.size, "both sides agree on the size");
 	}
@@ -371,11 +371,20 @@ Options parse(int argc, char **argv)
 
 	for (int got; (got = getopt_long(argc, argv, "", known, nullptr)) >= 0;) {
 		switch (got) {
-		case connections: options.connections = std::stoul(optarg); break;
-		case times: options.times = std::stoul(optarg); break;
-		case size: options.size = std::stoul(optarg); break;
-		case endless: options.endless = true; break;
-		default: usage();
+		case connections:
+			options.connections = std::stoul(optarg);
+			break;
+		case times:
+			options.times = std::stoul(optarg);
+			break;
+		case size:
+			options.size = std::stoul(optarg);
+			break;
+		case endless:
+			options.endless = true;
+			break;
+		default:
+			usage();
 		}
 	}
 	if (argc - optind != 3)

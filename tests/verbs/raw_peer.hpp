@@ -25,10 +25,10 @@ std::uint32_t crc32c(std::span<const std::uint8_t> octets);
 /* MPA Request, RFC 5044 section 7.1.1. */
 struct Request {
 	std::string key = "MPA ID Req Frame";
-	std::uint8_t flags = 0x40;	/* CRC wanted */
+	std::uint8_t flags = 0x40; /* CRC wanted */
 	std::uint8_t revision = 1;
 	Octets private_data = {};
-	std::optional<std::uint16_t> length = {};	/* what the frame says, if not the truth */
+	std::optional<std::uint16_t> length = {}; /* what the frame says, if not the truth */
 
 	Octets frame() const;
 };
@@ -38,8 +38,8 @@ Octets fpdu(const Octets &ulpdu);
 
 /* ULPDUs of DDP and RDMAP, RFC 5041 section 4 and RFC 5040 section 4. */
 struct Tagged {
-	std::uint8_t ddp = 0xc1;	/* tagged, last, version 1 */
-	std::uint8_t rdmap = 0x40;	/* version 1, RDMA Write */
+	std::uint8_t ddp = 0xc1;   /* tagged, last, version 1 */
+	std::uint8_t rdmap = 0x40; /* version 1, RDMA Write */
 	std::uint32_t stag = 0;
 	std::uint64_t offset = 0;
 
@@ -47,8 +47,8 @@ struct Tagged {
 };
 
 struct Untagged {
-	std::uint8_t ddp = 0x41;	/* last, version 1 */
-	std::uint8_t rdmap = 0x43;	/* version 1, Send */
+	std::uint8_t ddp = 0x41;   /* last, version 1 */
+	std::uint8_t rdmap = 0x43; /* version 1, Send */
 	std::uint32_t invalidate = 0;
 	std::uint32_t queue = 0;
 	std::uint32_t msn = 1;
@@ -66,7 +66,8 @@ struct Terminate {
 	bool operator==(const Terminate &) const = default;
 };
 
-class Peer {
+class Peer
+{
 public:
 	explicit Peer(const sockaddr *to);
 	Peer(const Peer &) = delete;

@@ -80,7 +80,8 @@ Event expect_event(rdma_event_channel *channel, rdma_cm_event_type type, int tim
 }
 
 Buffer::Buffer(ibv_pd *pd, std::size_t size, int access)
-	: memory_(static_cast<std::uint8_t *>(std::aligned_alloc(4096, (size + 4095) / 4096 * 4096))),
+	: memory_(static_cast<std::uint8_t *>(
+		  std::aligned_alloc(4096, (size + 4095) / 4096 * 4096))),
 	  size_(size)
 {
 	std::ranges::fill(bytes(), 0);

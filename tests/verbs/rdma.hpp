@@ -24,7 +24,8 @@ using Where = std::source_location;
 /* Throws unless claim holds. */
 void require(bool claim, const std::string &what, Where where = Where::current());
 
-template <auto destroy> struct Destroy {
+template <auto destroy>
+struct Destroy {
 	void operator()(auto *object) const { destroy(object); }
 };
 
@@ -63,7 +64,8 @@ Event expect_event(rdma_event_channel *channel, rdma_cm_event_type type, int tim
 		   Where where = Where::current());
 
 /* Registered octets. */
-class Buffer {
+class Buffer
+{
 public:
 	static constexpr int all_rights =
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
@@ -108,12 +110,13 @@ struct QpOptions {
 	std::uint32_t inline_data = 64;
 	int cq_entries = 256;
 	ibv_srq *srq = nullptr;
-	ibv_cq *cq = nullptr;	/* shared with other QPs, else each QP has its own two */
-	bool notify = false;	/* own CQs have a channel */
+	ibv_cq *cq = nullptr; /* shared with other QPs, else each QP has its own two */
+	bool notify = false;  /* own CQs have a channel */
 };
 
 /* One end: an id with its PD, CQs and QP. */
-class End {
+class End
+{
 public:
 	End(Id id, const QpOptions &options, ibv_pd *shared_pd = nullptr);
 
@@ -162,7 +165,8 @@ ibv_wc expect_completion(ibv_cq *cq, ibv_wc_status status, std::uint64_t wr_id,
 void expect_no_completion(ibv_cq *cq, int time_ms = 100, Where where = Where::current());
 
 /* A listener at an address with a free port of its own choice, or with the port given. */
-class Listener {
+class Listener
+{
 public:
 	explicit Listener(const std::string &address, std::uint16_t port = 0, int backlog = 128);
 
@@ -182,7 +186,8 @@ Id resolve(rdma_event_channel *channel, const std::string &address, std::uint16_
 rdma_conn_param connection_parameters(std::span<const std::uint8_t> private_data = {});
 
 /* Two connected ends in one process: a has called, b has answered. */
-class Pair {
+class Pair
+{
 public:
 	explicit Pair(const std::string &address, const QpOptions &options = {});
 	Pair(const std::string &address, const QpOptions &a, const QpOptions &b);

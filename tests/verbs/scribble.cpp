@@ -120,7 +120,8 @@ int in_child(const std::function<void()> &work)
 /* A connection of another process, asked now and then whether it still works. This process has
  * none itself: a fork would share it.
  */
-class Bystander {
+class Bystander
+{
 public:
 	explicit Bystander(const std::string &address)
 	{

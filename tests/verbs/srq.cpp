@@ -13,7 +13,8 @@ namespace
 {
 
 /* A context of the device that serves an address. */
-class Device {
+class Device
+{
 public:
 	explicit Device(const std::string &address) : probe_(address)
 	{
