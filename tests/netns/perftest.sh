@@ -41,6 +41,7 @@ claims=$(cat <<-'END'
 	veth-9000	4	ib_read_bw	-n 200 -b
 	veth-9000	4	ib_send_bw	-n 200 -b
 	veth-9000	4	ib_read_bw	-n 5 -a
+	veth-9000	6	ib_write_bw	-n 500
 	veth-9000	6	ib_read_bw	-n 200 -e
 	veth-9000	6	ib_send_bw	-n 200 -e
 	veth-9000	6	ib_read_lat	-n 200 -e
@@ -58,6 +59,7 @@ claims=$(cat <<-'END'
 	lo		4	ib_write_lat	-n 500
 	lo		4	ib_read_lat	-n 500 -e
 	lo		4	ib_send_lat	-n 500 --use-srq -r 64
+	lo		6	ib_write_bw	-n 500
 	lo		6	ib_read_bw	-n 500 -e
 	lo		6	ib_send_bw	-n 500 --use-srq -r 64
 	END
