@@ -243,7 +243,11 @@ void xiw_cm_drain(struct xiw_device *dev)
 
 int xiw_cm_init(void)
 {
-	xiw_cm_wq = alloc_workqueue("xiw_cm", WQ_UNBOUND, 0);
+	/*
+	 * Ordered: a consumer that opens several connections at once sees them established, and
+	 * its peer sees them requested, in the order in which it asked. Programs count on that.
+	 */
+	xiw_cm_wq = alloc_ordered_workqueue("xiw_cm", WQ_MEM_RECLAIM);
 	return xiw_cm_wq ? 0 : -ENOMEM;
 }
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Connections that are opened at once come in the order in which they were asked for. */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <cerrno>
+#include <deque>
+#include <format>
+
+using namespace rdma;
+
+namespace
+{
+
+constexpr std::uint8_t count = 32;
+
+/* @count calls, none of which waits for another; each says its number. */
+std::deque<End> call_all(rdma_event_channel *channel, const Listener &listener)
+{
+	std::deque<End> ends;
+
+	for (unsigned int i = 0; i < count; i++)
+		ends.emplace_back(resolve(channel, listener.address()), QpOptions());
+	for (std::uint8_t i = 0; i < count; i++) {
+		rdma_conn_param parameters = connection_parameters({ &i, 1 });
+
+		if (rdma_connect(ends[i].id(), &parameters))
+			fail("rdma_connect", errno);
+	}
+	return ends;
+}
+
+void in_order(const std::string &address)
+{
+	Listener listener(address);
+	EventChannel channel(rdma_create_event_channel());
+	std::deque<End> callers = call_all(channel.get(), listener);
+	std::deque<End> answerers;
+
+	for (unsigned int i = 0; i < count; i++) {
+		Event event = expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
+		rdma_conn_param parameters = connection_parameters();
+
+		answerers.emplace_back(Id(event.id), QpOptions());
+		require(event.private_data.size() >= 1 && event.private_data[0] == i,
+			std::format("call {} comes as number {}", i, event.private_data[0]));
+		if (rdma_accept(answerers.back().id(), &parameters))
+			fail("rdma_accept", errno);
+	}
+	for (unsigned int i = 0; i < count; i++) {
+		Event event = expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+
+		require(event.id == callers[i].id(), std::format("call {} is answered", i));
+	}
+}
+
+void many_times(const std::string &address)
+{
+	for (unsigned int i = 0; i < 5; i++)
+		in_order(address);
+}
+
+const cases::Case all[] = {
+	{ "calls at once are requested and answered in their order", many_times },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
