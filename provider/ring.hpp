@@ -42,9 +42,10 @@ using SharedWord = std::atomic_ref<std::uint32_t>;
 /*
  * WorkRing - fills the slots of a send, receive or shared receive queue
  *
- * The own index is the word in the mapping; what was last seen of the index of
- * those who free slots is kept here, on another cache line, so that the line to
- * which they write is read only when the ring seems full.
+ * The own index is kept here, and only shown in the mapping: should the process
+ * scribble over that, its next post tells the kernel, which ends the queue pair.
+ * What was last seen of the index of those who free slots is kept here too, so
+ * that the line to which they write is read only when the ring seems full.
  */
 class WorkRing
 {
@@ -63,10 +64,7 @@ public:
 	bool is_open() const noexcept { return ctl_; }
 
 	/* Slots ever filled and published. */
-	std::uint32_t produced() const noexcept
-	{
-		return SharedWord(ctl_->produced).load(std::memory_order_relaxed);
-	}
+	std::uint32_t produced() const noexcept { return produced_; }
 
 	/* Slots that the kernel ever gave back. */
 	SharedWord consumed() const noexcept { return SharedWord(ctl_->consumed); }
@@ -96,6 +94,7 @@ public:
 	 */
 	bool publish(std::uint32_t produced) noexcept
 	{
+		produced_ = produced;
 		SharedWord(ctl_->produced).store(produced, std::memory_order_release);
 		std::atomic_thread_fence(std::memory_order_seq_cst);
 		return SharedWord(ctl_->flags).load(std::memory_order_relaxed) & XIW_NEED_DOORBELL;
@@ -107,6 +106,7 @@ private:
 	std::uint32_t mask_ = 0;
 	std::uint32_t slot_size_ = 0;
 	std::uint32_t depth_ = 0;
+	std::uint32_t produced_ = 0;
 	std::uint32_t freed_ = 0; /* as last seen */
 };
 
