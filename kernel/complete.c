@@ -104,8 +104,10 @@ static void complete_flush_recvs(struct xiw_qp *qp)
 		cqe.wr_id = qp->rx.recv->wr_id;
 		xiw_qp_complete_recv(qp, &cqe);
 	}
-	if (!rq->entries)
+	if (!rq->entries) {
+		xiw_srq_leave(xiw_qp_srq(qp), qp);
 		return;
+	}
 	ready = xiw_ring_unwatch(rq);
 	if (ready == XIW_RING_BROKEN)
 		return;

@@ -452,7 +452,8 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	dev->ibdev.num_comp_vectors = num_online_cpus();
 	/* doorbells */
 	dev->ibdev.uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
-				      BIT_ULL(IB_USER_VERBS_CMD_POST_RECV);
+				      BIT_ULL(IB_USER_VERBS_CMD_POST_RECV) |
+				      BIT_ULL(IB_USER_VERBS_CMD_POST_SRQ_RECV);
 
 	dev->stats = alloc_percpu(struct xiw_stats);
 	if (!dev->stats)

@@ -101,11 +101,10 @@ static void ep_clear_deadline(struct xiw_ep *ep)
 		xiw_ep_put(ep);
 }
 
-void xiw_ep_retry_rx(struct xiw_ep *ep)
+void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms)
 {
-	xiw_ep_get(ep);
-	if (!queue_delayed_work(xiw_cm_wq, &ep->retry, 1))
-		xiw_ep_put(ep);
+	if (!mod_delayed_work(xiw_cm_wq, &ep->retry, msecs_to_jiffies(timeout_ms) + 1))
+		xiw_ep_get(ep);
 }
 
 static void ep_move(struct xiw_ep *ep, enum xiw_ep_state to)
@@ -202,6 +201,8 @@ static void ep_close(struct xiw_ep *ep, bool abort)
 	ep_drop_socket(ep, abort);
 	xiw_batch_drop(&ep->rest);
 	ep_clear_deadline(ep);
+	if (cancel_delayed_work(&ep->retry))
+		xiw_ep_put(ep);
 	ep_move(ep, XIW_EP_CLOSED);
 	xa_erase(&eps, ep->id);
 	xiw_ep_put(ep);

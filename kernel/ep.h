@@ -55,7 +55,7 @@ enum xiw_ep_state {
  * @events: XIW_EP_EV_*, atomic
  * @work: the state machine's run
  * @deadline: of the handshake, or of the farewell
- * @retry: looks again whether received Sends can be placed
+ * @retry: looks at received data when a Send has waited for long enough
  * @lock: guards all below; see Locking in qp.h
  * @state: where it is
  * @initiator: this end sent the Request
@@ -154,8 +154,8 @@ void xiw_ep_put(struct xiw_ep *ep);
  */
 void xiw_ep_wake(struct xiw_ep *ep, unsigned int event);
 
-/* Has received data looked at again in a moment. Context: any. */
-void xiw_ep_retry_rx(struct xiw_ep *ep);
+/* Has received data looked at again after a time. Context: any. */
+void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms);
 
 /* Ties consumer and queue pair to an endpoint; takes a reference on each. @ep is locked. */
 void xiw_ep_bind(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct xiw_qp *qp);

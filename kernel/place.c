@@ -117,6 +117,18 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
  * Untagged
  */
 
+/* Doorbells are asked for while the queue is empty and a Send waits. */
+static int place_take_own(struct xiw_qp *qp)
+{
+	int ret = xiw_recv_take(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
+
+	if (unlikely(ret == -ENOENT) && xiw_ring_unwatch(&qp->rq))
+		ret = xiw_recv_take(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
+	if (ret != -ENOENT && unlikely(qp->rx.starved))
+		xiw_ring_watch(&qp->rq);
+	return ret;
+}
+
 /* Finds the receive request of the Send that a segment belongs to. */
 static enum xiw_cause place_find_recv(struct xiw_qp *qp)
 {
@@ -125,8 +137,7 @@ static enum xiw_cause place_find_recv(struct xiw_qp *qp)
 
 	if (qp->rx.recv_busy)
 		return XIW_OK;
-	ret = srq ? xiw_srq_take(srq, qp->rx.recv) :
-	      xiw_recv_take(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
+	ret = srq ? xiw_srq_take(srq, qp) : place_take_own(qp);
 	if (ret == -ENOENT)
 		return XIW_NO_RECEIVE;
 	qp->rx.recv_busy = !ret;

@@ -283,7 +283,8 @@ int xiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 }
 
 /**
- * xiw_post_recv - ib_post_recv(); for a process: its doorbell after the connection has ended
+ * xiw_post_recv - ib_post_recv(); for a process: its doorbell, while a Send waits for a request and
+ * after the connection has ended
  * @ibqp: the queue pair
  * @wr: requests of a kernel consumer; NULL for a process
  * @bad_wr: names the first that was refused; those before it are posted
@@ -311,5 +312,7 @@ int xiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 	if (READ_ONCE(qp->state) == XIW_QP_ERROR)
 		xiw_qp_flush(qp);
+	else if (!wr || READ_ONCE(qp->rq.ctl->flags) & XIW_NEED_DOORBELL)
+		xiw_qp_wake(qp);
 	return ret;
 }

@@ -158,6 +158,16 @@ struct sock *xiw_qp_lock_sock(struct xiw_qp *qp, struct xiw_ep **epp)
 	return NULL;
 }
 
+void xiw_qp_wake(struct xiw_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (qp->attached)
+		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
+	spin_unlock_irqrestore(&qp->lock, flags);
+}
+
 void xiw_qp_unlock_sock(struct sock *sk, struct xiw_ep *ep)
 {
 	release_sock(sk);
@@ -429,6 +439,7 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	kref_init(&qp->ref);
 	init_completion(&qp->unused);
 	spin_lock_init(&qp->lock);
+	INIT_LIST_HEAD(&qp->srq_entry);
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
 	qp->attr_state = IB_QPS_RESET;

@@ -245,6 +245,8 @@ struct xiw_rx {
  * @irq_slots: entries of @irq
  * @sq_post_lock: kernel consumers: producing side of @sq
  * @rq_post_lock: ... of @rq
+ * @srq_entry: place in the line at the shared receive queue, empty unless it waits; guarded by that
+ *	queue's lock
  * @worker_flags: XIW_WORKER_*, atomic
  * @worker_new: link in the list of a worker's newcomers
  * @worker_entry: link in the worker's own list
@@ -287,6 +289,8 @@ struct xiw_qp {
 
 	spinlock_t		sq_post_lock;
 	spinlock_t		rq_post_lock;
+
+	struct list_head	srq_entry;
 
 	unsigned long		worker_flags;
 	struct llist_node	worker_new;
@@ -382,6 +386,9 @@ void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_heade
 
 /* TCP has ended the connection: as xiw_qp_fail(), but there is nobody to tell. */
 void xiw_qp_lost(struct xiw_qp *qp);
+
+/* Has what was received looked at again, if a socket is attached. Context: any. */
+void xiw_qp_wake(struct xiw_qp *qp);
 
 /**
  * xiw_qp_lock_sock - lock the socket that drives a queue pair

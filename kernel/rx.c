@@ -114,15 +114,12 @@ static void rx_opened(struct xiw_qp *qp)
  */
 static bool rx_may_wait(struct xiw_qp *qp)
 {
-	unsigned long now = jiffies;
-
-	if (!qp->rx.starved)
-		qp->rx.starved_since = now;
-	qp->rx.starved = true;
-	if (time_after(now, qp->rx.starved_since + msecs_to_jiffies(RX_PATIENCE_MS)))
-		return false;
-	xiw_ep_retry_rx(qp->ep);
-	return true;
+	if (!qp->rx.starved) {
+		qp->rx.starved = true;
+		qp->rx.starved_since = jiffies;
+		xiw_ep_retry_rx(qp->ep, RX_PATIENCE_MS);
+	}
+	return time_before_eq(jiffies, qp->rx.starved_since + msecs_to_jiffies(RX_PATIENCE_MS));
 }
 
 /**

@@ -5,6 +5,8 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "device.h"
+#include "ep.h"
+#include "qp.h"
 #include "ring.h"
 #include "srq.h"
 
@@ -82,7 +84,69 @@ static bool srq_take_limit(struct xiw_srq *srq)
 	return true;
 }
 
-int xiw_srq_take(struct xiw_srq *srq, struct xiw_recv *recv)
+/*
+ * Queue pairs that wait
+ */
+
+/* Wakes as many as there are requests, the longest waiting first. */
+static void srq_call(struct xiw_srq *srq)
+{
+	struct xiw_qp *qp, *next;
+	u32 ready;
+
+	lockdep_assert_held(&srq->lock);
+
+	if (list_empty(&srq->waiters))
+		return;
+	ready = xiw_ring_ready(&srq->ring);
+	list_for_each_entry_safe(qp, next, &srq->waiters, srq_entry) {
+		if (!ready--)
+			return;
+		list_del_init(&qp->srq_entry);
+		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);	/* attached: it leaves before that ends */
+	}
+	xiw_ring_watch(&srq->ring);
+}
+
+/* One that was called and finds nothing goes back to the head of the line. */
+static int srq_wait(struct xiw_srq *srq, struct xiw_qp *qp)
+{
+	lockdep_assert_held(&srq->lock);
+
+	if (qp->rx.starved)
+		list_add(&qp->srq_entry, &srq->waiters);
+	else
+		list_add_tail(&qp->srq_entry, &srq->waiters);
+	if (xiw_ring_unwatch(&srq->ring))
+		srq_call(srq);
+	return -ENOENT;
+}
+
+static int srq_take(struct xiw_srq *srq, struct xiw_qp *qp)
+{
+	int ret;
+
+	lockdep_assert_held(&srq->lock);
+
+	if (!list_empty(&qp->srq_entry))
+		return -ENOENT;
+	if (!list_empty(&srq->waiters) && !qp->rx.starved)
+		return srq_wait(srq, qp);
+	ret = xiw_recv_take(qp->rx.recv, &srq->ring, srq->max_sge);
+	return ret == -ENOENT ? srq_wait(srq, qp) : ret;
+}
+
+void xiw_srq_leave(struct xiw_srq *srq, struct xiw_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	list_del_init(&qp->srq_entry);
+	srq_call(srq);		/* perhaps it had been called */
+	spin_unlock_irqrestore(&srq->lock, flags);
+}
+
+int xiw_srq_take(struct xiw_srq *srq, struct xiw_qp *qp)
 {
 	struct ib_event event = {
 		.device = srq->ibsrq.device,
@@ -94,7 +158,7 @@ int xiw_srq_take(struct xiw_srq *srq, struct xiw_recv *recv)
 	int ret;
 
 	spin_lock_irqsave(&srq->lock, flags);
-	ret = xiw_recv_take(recv, &srq->ring, srq->max_sge);
+	ret = srq_take(srq, qp);
 	limit = srq_take_limit(srq);
 	spin_unlock_irqrestore(&srq->lock, flags);
 
@@ -104,23 +168,28 @@ int xiw_srq_take(struct xiw_srq *srq, struct xiw_recv *recv)
 }
 
 /**
- * xiw_srq_post - put receive requests into a shared queue of a kernel consumer
+ * xiw_srq_post - ib_post_srq_recv(); for a process: its doorbell while queue pairs wait
  * @ibsrq: the queue
- * @wr: list of requests
- * @bad_wr: names the first that was refused
+ * @wr: requests of a kernel consumer; NULL for a process
+ * @bad_wr: names the first that was refused; those before it are posted
  *
  * Context: any.
- * Return: as xiw_recv_post().
+ * Return: 0; -ENOMEM if the queue is full; -EINVAL for a request that cannot be.
  */
 int xiw_srq_post(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		 const struct ib_recv_wr **bad_wr)
 {
 	struct xiw_srq *srq = to_xiw_srq(ibsrq);
 	unsigned long flags;
-	int ret;
+	int ret = 0;
 
+	*bad_wr = wr;
+	if (wr && !rdma_is_kernel_res(&ibsrq->res))
+		return -EINVAL;
 	spin_lock_irqsave(&srq->lock, flags);
-	ret = xiw_recv_post(&srq->ring, srq->max_wr, srq->max_sge, wr, bad_wr);
+	if (wr)
+		ret = xiw_recv_post(&srq->ring, srq->max_wr, srq->max_sge, wr, bad_wr);
+	srq_call(srq);
 	spin_unlock_irqrestore(&srq->lock, flags);
 	return ret;
 }
@@ -211,6 +280,7 @@ int xiw_srq_create(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct i
 		return PTR_ERR(srq->area);
 
 	spin_lock_init(&srq->lock);
+	INIT_LIST_HEAD(&srq->waiters);
 	srq->max_wr = entries;
 	srq->max_sge = attr->attr.max_sge;
 	xiw_ring_init(&srq->ring, srq->area->mem,

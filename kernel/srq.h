@@ -3,6 +3,7 @@
 #ifndef XIW_SRQ_H
 #define XIW_SRQ_H
 
+#include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
 #include <rdma/ib_verbs.h>
@@ -10,6 +11,8 @@
 
 #include "device.h"
 #include "ring.h"
+
+struct xiw_qp;
 
 /**
  * struct xiw_recv - a receive request that was taken out of its ring and judged
@@ -34,6 +37,8 @@ struct xiw_recv {
  * @lock: guards all below; taken in any context, a leaf
  * @ring: the ring
  * @limit: IB_EVENT_SRQ_LIMIT_REACHED is due when fewer are left; 0 if not armed
+ * @waiters: queue pairs whose next Send waits for a request, the longest first; doorbells are
+ *	asked for while there are any
  */
 struct xiw_srq {
 	struct ib_srq	ibsrq;
@@ -44,6 +49,7 @@ struct xiw_srq {
 	spinlock_t	lock;	/* guards all below */
 	struct xiw_ring	ring;
 	u32		limit;
+	struct list_head waiters;
 };
 
 static inline struct xiw_srq *to_xiw_srq(struct ib_srq *ibsrq)
@@ -95,14 +101,24 @@ int xiw_recv_post(struct xiw_ring *ring, u32 max_wr, u32 max_sge, const struct i
 /**
  * xiw_srq_take - take the next receive request of a shared queue for one QP
  * @srq: the queue
- * @recv: result
+ * @qp: the queue pair, whose progress the caller owns; it gets the request in its rx.recv
  *
- * Raises the limit event when it is due.
+ * Raises the limit event when it is due. If there is no request, or others wait for one already,
+ * the queue pair is put in line, and its endpoint is woken when its turn has come.
  *
  * Context: any.
  * Return: as xiw_recv_take().
  */
-int xiw_srq_take(struct xiw_srq *srq, struct xiw_recv *recv);
+int xiw_srq_take(struct xiw_srq *srq, struct xiw_qp *qp);
+
+/**
+ * xiw_srq_leave - a queue pair does not wait for a request any more
+ * @srq: the queue
+ * @qp: the queue pair, waiting or not
+ *
+ * Context: any.
+ */
+void xiw_srq_leave(struct xiw_srq *srq, struct xiw_qp *qp);
 
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in srq.c. */
 int xiw_srq_create(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct ib_udata *udata);

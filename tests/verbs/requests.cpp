@@ -371,6 +371,23 @@ void read_without_right(const std::string &address)
 	expect_read_fails(setting, setting.remote.address(), setting.rkey());
 }
 
+/* A message that came early takes the receive as soon as it is posted. */
+void late_receive(const std::string &address)
+{
+	Pair pair(address);
+	Buffer from(pair.a().pd(), 64), into(pair.b().pd(), 64);
+
+	for (unsigned int i = 0; i < 10; i++) {
+		from.fill(i);
+		pair.a().send(from.sge(0, 64), i);
+		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+		expect_no_completion(pair.b().recv_cq());
+		pair.b().receive(into.sge(0, 64), i);
+		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, i);
+		require(into.holds(i, 0, 64), "the data arrived");
+	}
+}
+
 void send_without_receive(const std::string &address)
 {
 	Setting setting(address);
@@ -433,6 +450,7 @@ const cases::Case all[] = {
 	{ "a read of an unknown STag fails", read_unknown_stag },
 	{ "a read past a region fails", read_past_region },
 	{ "a read without the right to it fails", read_without_right },
+	{ "a receive that comes late is used at once", late_receive },
 	{ "a send without a receive ends the connection", send_without_receive },
 	{ "a send longer than the receive fails at both ends", send_longer_than_receive },
 	{ "a receive with a wrong lkey completes in error", receive_with_wrong_lkey },

@@ -4,7 +4,9 @@
 #include "rdma.hpp"
 
 #include <cerrno>
+#include <deque>
 #include <format>
+#include <map>
 #include <set>
 
 using namespace rdma;
@@ -117,6 +119,58 @@ void empty_queue_ends_connection(const std::string &address)
 	pair.expect_disconnect();
 }
 
+/* Each of several connections has sent more than the queue ever holds at a time. */
+void requests_go_around(const std::string &address)
+{
+	constexpr unsigned int pairs = 8, sends = 64, depth = 4;
+	Device device(address);
+	Srq srq = device.create_srq(depth);
+	Buffer into(device.pd(), depth * 64);
+	Cq cq(ibv_create_cq(device.context(), 64, nullptr, nullptr, 0));
+	std::deque<Pair> all;
+	std::map<std::uint32_t, unsigned int> got;
+
+	for (unsigned int i = 0; i < pairs; i++)
+		all.emplace_back(address, QpOptions(), QpOptions{ .srq = srq.get(), .cq = cq.get() });
+	for (Pair &pair : all) {
+		Buffer from(pair.a().pd(), 64);
+
+		for (unsigned int i = 0; i < sends; i++)
+			pair.a().send(from.sge(0, 64), i);
+		for (unsigned int i = 0; i < sends; i++)
+			expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+	}
+	for (unsigned int i = 0; i < depth; i++)
+		post(srq.get(), into.sge(i * 64, 64), i);
+	for (unsigned int i = 0; i < pairs * sends; i++) {
+		ibv_wc wc = next_completion(cq.get());
+
+		require(wc.status == IBV_WC_SUCCESS, "the receive succeeds");
+		got[wc.qp_num]++;
+		post(srq.get(), into.sge(wc.wr_id * 64, 64), wc.wr_id);
+	}
+	for (Pair &pair : all)
+		require(got[pair.b().qp()->qp_num] == sends, "each connection got its share");
+}
+
+/* A message that came early takes the request as soon as it is posted. */
+void early_message_waits(const std::string &address)
+{
+	Device device(address);
+	Srq srq = device.create_srq(8);
+	Buffer into(device.pd(), 64);
+	Pair pair(address, {}, { .srq = srq.get() });
+	Buffer from(pair.a().pd(), 64);
+
+	for (unsigned int i = 0; i < 10; i++) {
+		pair.a().send(from.sge(0, 64), i);
+		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+		expect_no_completion(pair.b().recv_cq());
+		post(srq.get(), into.sge(0, 64), i);
+		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, i);
+	}
+}
+
 void full_queue_refuses(const std::string &address)
 {
 	Device device(address);
@@ -190,6 +244,8 @@ const cases::Case all[] = {
 	{ "two connections share one queue", two_connections_share },
 	{ "a destroyed QP leaves the requests to others", destroyed_qp_leaves_requests },
 	{ "a message for an empty queue ends the connection", empty_queue_ends_connection },
+	{ "a message that comes early waits for its request", early_message_waits },
+	{ "requests go around among connections that wait", requests_go_around },
 	{ "a full queue refuses", full_queue_refuses },
 	{ "a request with too many SGEs is refused", too_many_sges },
 	{ "falling below the limit is told once", limit_event },
