@@ -22,6 +22,7 @@
 #include <format>
 #include <iostream>
 #include <list>
+#include <syncstream>
 #include <thread>
 
 using namespace rdma;
@@ -41,9 +42,10 @@ struct Options {
 
 constexpr std::uint32_t message_size = 256;
 
+/* Several threads do so; a line stays whole. */
 void tell(std::string_view line)
 {
-	std::cout << line << std::endl;
+	std::osyncstream(std::cout) << line << std::endl;
 }
 
 /* What the listener answers: the memory of this connection. */
