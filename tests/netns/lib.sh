@@ -252,6 +252,16 @@ make_veth() {
 	ip2 addr add fd77::2/64 dev veth2 nodad
 	ip1 link set veth1 up
 	ip2 link set veth2 up
+	meet_neighbours
+}
+
+# The kernel's rdma_resolve_addr() misses a neighbour's answer that comes at once, and looks again
+# only when its time is over, 5 s later. So have the neighbours known before.
+meet_neighbours() {
+	local addr
+	for addr in 10.77.0.2 fd77::2; do
+		n1 bash -c "exec 3<>/dev/tcp/$addr/9" 2>/dev/null || true
+	done
 }
 
 make_dummy() {
