@@ -221,31 +221,46 @@ static int listener_open(struct xiw_listener *listener, const struct iw_cm_id *c
 	return ret;
 }
 
-static struct xiw_listener *listener_create(struct xiw_device *dev, const struct iw_cm_id *cm_id,
-					    int backlog)
+static struct xiw_listener *listener_create(struct net *net, const struct sockaddr_storage *addr)
 {
 	struct xiw_listener *listener;
-	int ret;
 
 	lockdep_assert_held(&listeners_lock);
 
 	listener = kzalloc_obj(*listener, GFP_KERNEL);
 	if (!listener)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	kref_init(&listener->ref);
-	listener->net = read_pnet(&dev->net);
-	listener->addr = cm_id->m_local_addr;
+	listener->net = net;
+	listener->addr = *addr;
 	INIT_WORK(&listener->work, listener_work);
 	mutex_init(&listener->lock);
 	INIT_LIST_HEAD(&listener->ids);
 	INIT_LIST_HEAD(&listener->half_open);
-	ret = listener_open(listener, cm_id, backlog);
-	if (ret) {
-		listener_put(listener);
-		return ERR_PTR(ret);
-	}
 	list_add(&listener->entry, &listeners);
 	return listener;
+}
+
+/* Who calls before the id is in the list would be sent away, so both are done under the lock. */
+static int listener_join(struct xiw_listener *listener, struct listener_id *id, int backlog)
+{
+	int ret = 0;
+
+	lockdep_assert_held(&listeners_lock);
+
+	mutex_lock(&listener->lock);
+	if (!listener->sock)
+		ret = listener_open(listener, id->cm_id, backlog);
+	if (!ret) {
+		id->listener = listener;
+		list_add(&id->entry, &listener->ids);
+	}
+	mutex_unlock(&listener->lock);
+	if (ret) {
+		list_del(&listener->entry);
+		listener_put(listener);
+	}
+	return ret;
 }
 
 /*
@@ -281,9 +296,10 @@ static bool listener_concerns(const struct xiw_device *dev, const struct sockadd
 int xiw_listen(struct iw_cm_id *cm_id, int backlog)
 {
 	struct xiw_device *dev = to_xiw_device(cm_id->device);
+	struct net *net = read_pnet(&dev->net);
 	struct xiw_listener *listener;
 	struct listener_id *id;
-	int ret = 0;
+	int ret;
 
 	cm_id->provider_data = NULL;
 	if (!listener_concerns(dev, &cm_id->m_local_addr))
@@ -292,25 +308,22 @@ int xiw_listen(struct iw_cm_id *cm_id, int backlog)
 	if (!id)
 		return -ENOMEM;
 
+	id->cm_id = cm_id;
+	id->dev = dev;
+
 	mutex_lock(&listeners_lock);
-	listener = listener_find(read_pnet(&dev->net), &cm_id->m_local_addr);
+	listener = listener_find(net, &cm_id->m_local_addr);
 	if (!listener)
-		listener = listener_create(dev, cm_id, backlog);
-	if (IS_ERR(listener)) {
-		ret = PTR_ERR(listener);
-		kfree(id);
-	} else {
-		cm_id->add_ref(cm_id);
-		cm_id->provider_data = id;
-		id->cm_id = cm_id;
-		id->dev = dev;
-		id->listener = listener;
-		mutex_lock(&listener->lock);
-		list_add(&id->entry, &listener->ids);
-		mutex_unlock(&listener->lock);
-	}
+		listener = listener_create(net, &cm_id->m_local_addr);
+	ret = listener ? listener_join(listener, id, backlog) : -ENOMEM;
 	mutex_unlock(&listeners_lock);
-	return ret;
+	if (ret) {
+		kfree(id);
+		return ret;
+	}
+	cm_id->add_ref(cm_id);
+	cm_id->provider_data = id;
+	return 0;
 }
 
 /**
