@@ -32,6 +32,8 @@ static void complete_send(struct xiw_qp *qp, const struct xiw_send_wr *wr)
 		.sq_count = qp->sq.returned,
 	};
 
+	WRITE_ONCE(qp->last_read, wr->opcode == XIW_OP_READ);
+	qp->last_cqe = READ_ONCE(xiw_qp_send_cq(qp)->produced);
 	if (wr->status == IB_WC_SUCCESS && !(wr->flags & XIW_SEND_SIGNALED))
 		return;
 	if (xiw_cq_push(xiw_qp_send_cq(qp), &cqe) && qp->attached)

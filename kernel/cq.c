@@ -119,6 +119,17 @@ void xiw_cq_fire(struct xiw_cq *cq)
 	}
 }
 
+bool xiw_cq_seen(struct xiw_cq *cq, u32 count)
+{
+	unsigned long flags;
+	u32 consumed;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	consumed = READ_ONCE(cq->ctl->consumed);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return (s32)(consumed - count) > 0;
+}
+
 /*
  * Kernel consumers
  */

@@ -73,6 +73,17 @@ int xiw_cq_push(struct xiw_cq *cq, const struct xiw_cqe *cqe);
  */
 void xiw_cq_fire(struct xiw_cq *cq);
 
+/**
+ * xiw_cq_seen - whether the process says that it has read an entry
+ * @cq: the queue
+ * @count: number of the entry
+ *
+ * A hint for speed: nothing may depend on it.
+ *
+ * Context: any.
+ */
+bool xiw_cq_seen(struct xiw_cq *cq, u32 count);
+
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in cq.c. */
 int xiw_cq_create(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		  struct uverbs_attr_bundle *attrs);

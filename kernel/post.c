@@ -110,18 +110,22 @@ int xiw_send_take(struct xiw_qp *qp)
  * Doorbells
  */
 
-/* Whether the caller had better go on posting while a worker sends. */
+/*
+ * Whether the caller had better go on posting while a worker sends: it does not wait for answers.
+ * On one host a Read is over when its doorbell returns; who posts the next without having looked
+ * at the completion of the last, or without having asked for one, would gain from sending both at
+ * once.
+ */
 static bool post_streams(struct xiw_qp *qp)
 {
-	u64 now = local_clock();
-	bool close = now - qp->doorbell_ns < POST_STREAM_NS;
+	bool close = local_clock() - qp->doorbell_ns < POST_STREAM_NS;
 
-	qp->doorbell_ns = now;
 	WRITE_ONCE(qp->doorbells, close ? READ_ONCE(qp->doorbells) + 1 : 0);
-	if (num_online_cpus() == 1)
+	if (!close || num_online_cpus() == 1)
 		return false;
 	return READ_ONCE(qp->doorbells) >= POST_STREAM_DOORBELLS ||
-	       (close && READ_ONCE(qp->reads.used) > 1);
+	       READ_ONCE(qp->reads.used) > 1 ||
+	       (READ_ONCE(qp->last_read) && !xiw_cq_seen(xiw_qp_send_cq(qp), qp->last_cqe));
 }
 
 static void post_doorbell(struct xiw_qp *qp)
@@ -131,8 +135,10 @@ static void post_doorbell(struct xiw_qp *qp)
 	bool more;
 
 	xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
-	if (post_streams(qp)) {
-		xiw_worker_queue(qp);
+	if (!test_and_clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags) && post_streams(qp)) {
+		set_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
+		xiw_ring_defer(&qp->sq);
+		xiw_worker_queue(qp);	/* after it: the worker puts the flags right in the end */
 		return;
 	}
 	sk = xiw_qp_lock_sock(qp, &ep);
@@ -143,6 +149,7 @@ static void post_doorbell(struct xiw_qp *qp)
 	xiw_stat_inc(qp->dev, XIW_STAT_TX_INLINE);
 	more = xiw_tx_run(qp, sk, XIW_TX_BUDGET_INLINE);
 	xiw_qp_unlock_sock(sk, ep);
+	qp->doorbell_ns = local_clock();
 	if (more)
 		xiw_worker_queue(qp);
 }

@@ -252,7 +252,9 @@ struct xiw_rx {
  * @worker_entry: link in the worker's own list
  * @worker_idle_ns: when the worker last found something to do
  * @doorbells: rung in quick succession since the last FPDU came, guides who transmits
- * @doorbell_ns: when the last one was rung
+ * @doorbell_ns: when the last one was over
+ * @last_read: the send request that completed last was a Read
+ * @last_cqe: number of its completion, or of one that is still to come if it asked for none
  */
 struct xiw_qp {
 	struct ib_qp		ibqp;
@@ -298,6 +300,8 @@ struct xiw_qp {
 	u64			worker_idle_ns;
 	u32			doorbells;
 	u64			doorbell_ns;
+	bool			last_read;
+	u32			last_cqe;
 };
 
 static inline struct xiw_qp *to_xiw_qp(struct ib_qp *ibqp)

@@ -87,6 +87,12 @@ static inline void xiw_ring_watch(struct xiw_ring *ring)
 	WRITE_ONCE(ring->ctl->flags, 0);
 }
 
+/* A worker looks before long; the process may hurry it when it waits (XIW_DOORBELL_LATER). */
+static inline void xiw_ring_defer(struct xiw_ring *ring)
+{
+	WRITE_ONCE(ring->ctl->flags, XIW_DOORBELL_LATER);
+}
+
 /**
  * xiw_ring_unwatch - ask for doorbells, before the kernel stops looking
  * @ring: the ring

@@ -534,6 +534,7 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 	if (tx->running || tx->hold || !xiw_qp_open(qp))
 		return false;
 	tx->running = true;
+	clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
 	tx_measure_path(tx, sk);
 	xiw_stage_begin(&run.stage);
 	xiw_ring_watch(&qp->sq);

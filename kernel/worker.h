@@ -9,6 +9,7 @@
 #define XIW_WORKER_QUEUED	0	/* a worker has it, or it is on its way to one */
 #define XIW_WORKER_WANTED	1	/* it shall be run at least once more */
 #define XIW_WORKER_WATCHES	2	/* a worker looks at its ring: doorbells are not needed */
+#define XIW_WORKER_DEFERRED	3	/* the next doorbell says that the process waits */
 
 static inline bool xiw_worker_watches(const struct xiw_qp *qp)
 {

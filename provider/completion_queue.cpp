@@ -50,6 +50,7 @@ int CompletionQueue::request_notification(bool solicited_only) noexcept
 {
 	std::lock_guard guard(lock_);
 
+	latecomers_.ring();
 	ring_.arm(solicited_only);
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "latecomers.hpp"
 #include "lock.hpp"
 #include "mapping.hpp"
 #include "rdma_core.hpp"
@@ -35,12 +36,15 @@ public:
 		retired_.add(retired);
 	}
 
-	/* Whoever polls does not touch it any more, whatever is left to be polled. */
-	void detach(const RetiredCount &retired) noexcept
+	/* Whoever polls does not touch them any more, whatever is left to be polled. */
+	void detach(const RetiredCount &retired, const Latecomer &latecomer) noexcept
 	{
 		std::lock_guard guard(lock_);
 		retired_.remove(retired);
+		latecomers_.remove(latecomer);
 	}
+
+	Latecomers &latecomers() noexcept { return latecomers_; }
 
 	/* Retires requests whose completions will not be polled. */
 	void retire(RetiredCount &retired, std::uint32_t count) noexcept
@@ -62,6 +66,7 @@ private:
 	Lock lock_;
 	CompletionRing ring_;
 	RetiredCounts retired_;
+	Latecomers latecomers_;
 };
 
 static_assert(std::is_standard_layout_v<CompletionQueue>, "starts with its ibv_cq");

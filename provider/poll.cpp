@@ -58,6 +58,8 @@ int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
 
 	while (n < max) {
 		const xiw_cqe *cqe = ring_.peek();
+		if (!cqe && !n && latecomers_.ring())
+			cqe = ring_.peek();
 		if (!cqe)
 			break;
 		fill(wc[n++], *cqe);

@@ -148,11 +148,12 @@ void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
  * does not hear the doorbell nobody knows when it will look. So the whole list
  * counts as refused then; this happens when the device is gone.
  */
-template <class Wr, class Fill>
-int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr **bad, Fill fill)
+template <class Wr, class Fill, class Defer>
+int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr **bad, Fill fill,
+	      Defer defer)
 {
 	Wr *wr = list;
-	bool must_ring = false;
+	std::uint32_t flags = 0;
 	int err = 0;
 
 	{
@@ -167,11 +168,13 @@ int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr
 			produced++;
 		}
 		if (produced != start)
-			must_ring = ring.publish(produced);
+			flags = ring.publish(produced);
 	}
 	if (err)
 		*bad = wr;
-	if (!must_ring)
+	if (flags & XIW_DOORBELL_LATER)
+		defer();
+	if (!(flags & XIW_NEED_DOORBELL))
 		return err;
 	if (int unheard = doorbell.ring()) {
 		*bad = list;
@@ -242,7 +245,8 @@ int SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 		return ring_.has_room(count, retired_.word()) ? fill(count, one) : ENOMEM;
 	};
 
-	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one);
+	return post_list(lock_, ring_, late_.doorbell, wr, bad, fill_one,
+			 [this] { latecomers_->add(late_); });
 }
 
 /* Checks all of the request, then fills the slot of count @count. */
@@ -269,7 +273,7 @@ int ReceiveQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 		return ring_.has_room(count, ring_.consumed()) ? fill(count, one) : ENOMEM;
 	};
 
-	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one);
+	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one, [] {});
 }
 
 int QueuePair::post_send(ibv_send_wr *wr, ibv_send_wr **bad) noexcept

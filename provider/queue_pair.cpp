@@ -21,7 +21,8 @@ int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr &a
 			  granted.sq_slot_size, attr.cap.max_send_wr),
 		 { .max_sge = attr.cap.max_send_sge,
 		   .max_inline = granted.max_inline,
-		   .signal_all = attr.sq_sig_all != 0 });
+		   .signal_all = attr.sq_sig_all != 0 },
+		 send_cq().latecomers());
 	sq_.retired().open(granted.qpn);
 	sq_.doorbell().connect(&qp, Doorbell::Queue::send);
 	if (!granted.rq_entries)
@@ -58,7 +59,7 @@ int QueuePair::destroy(ibv_qp *qp) noexcept
 {
 	if (int err = ibv_cmd_destroy_qp(qp))
 		return err;
-	from(qp).send_cq().detach(from(qp).sq_.retired());
+	from(qp).send_cq().detach(from(qp).sq_.retired(), from(qp).sq_.latecomer());
 	delete &from(qp);
 	return 0;
 }

@@ -88,16 +88,13 @@ public:
 		return slots_ + static_cast<std::size_t>(count & mask_) * slot_size_;
 	}
 
-	/*
-	 * Shows the kernel all slots before @produced. True if it does not look
-	 * at the ring now and has to be told.
-	 */
-	bool publish(std::uint32_t produced) noexcept
+	/* Shows the kernel all slots before @produced. Returns its flags: XIW_NEED_DOORBELL... */
+	std::uint32_t publish(std::uint32_t produced) noexcept
 	{
 		produced_ = produced;
 		SharedWord(ctl_->produced).store(produced, std::memory_order_release);
 		std::atomic_thread_fence(std::memory_order_seq_cst);
-		return SharedWord(ctl_->flags).load(std::memory_order_relaxed) & XIW_NEED_DOORBELL;
+		return SharedWord(ctl_->flags).load(std::memory_order_relaxed);
 	}
 
 private:

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "doorbell.hpp"
+#include "latecomers.hpp"
 #include "lock.hpp"
 #include "retired.hpp"
 #include "ring.hpp"
@@ -23,13 +24,17 @@ struct SendLimits {
 class SendQueue
 {
 public:
-	void open(const WorkRing &ring, const SendLimits &limits) noexcept
+	void open(const WorkRing &ring, const SendLimits &limits, Latecomers &latecomers) noexcept
 	{
 		ring_ = ring;
 		limits_ = limits;
+		latecomers_ = &latecomers;
 	}
 
-	Doorbell &doorbell() noexcept { return doorbell_; }
+	Doorbell &doorbell() noexcept { return late_.doorbell; }
+
+	/* Guarded by the lock of the completion queue, but for being added. */
+	Latecomer &latecomer() noexcept { return late_; }
 
 	/* Guarded by the lock of the completion queue. */
 	RetiredCount &retired() noexcept { return retired_; }
@@ -49,7 +54,8 @@ private:
 	Lock lock_;
 	WorkRing ring_;
 	SendLimits limits_;
-	Doorbell doorbell_;
+	Latecomers *latecomers_ = nullptr;
+	Latecomer late_;
 	RetiredCount retired_;
 };
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "completion_queue.hpp"
+#include "provider_kernel.hpp"
 
 using xiw::CompletionQueue;
 using xiw::CompletionRing;
@@ -40,6 +41,24 @@ TEST_F(Poll, poll__empty)
 {
 	EXPECT_EQ(poll(4), 0);
 	EXPECT_EQ(ctl.consumed, 0u);
+}
+
+TEST_F(Poll, poll__empty_rings_for_latecomers)
+{
+	FakeKernel kernel;
+	ibv_qp qp = {};
+	xiw::Latecomer late;
+
+	qp.context = &kernel.context;
+	late.doorbell.connect(&qp, xiw::Doorbell::Queue::send);
+	cq.latecomers().add(late);
+	complete(1);
+	EXPECT_EQ(poll(4), 1);
+	EXPECT_FALSE(kernel.heard()) << "there was other work";
+	EXPECT_EQ(poll(4), 0);
+	EXPECT_TRUE(kernel.heard());
+	EXPECT_EQ(poll(4), 0);
+	EXPECT_FALSE(kernel.heard());
 }
 
 TEST_F(Poll, poll__every_field)

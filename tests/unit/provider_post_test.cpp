@@ -14,6 +14,7 @@
 #include "work_queue.hpp"
 
 using xiw::Doorbell;
+using xiw::Latecomers;
 using xiw::QueuePair;
 using xiw::ReceiveQueue;
 using xiw::SendQueue;
@@ -58,7 +59,8 @@ struct Send : PostTest {
 	{
 		queue.open(ring(), { .max_sge = XIW_MAX_SGE,
 				     .max_inline = max_inline,
-				     .signal_all = signal_all });
+				     .signal_all = signal_all },
+			   latecomers);
 		queue.doorbell().connect(&owner, Doorbell::Queue::send);
 	}
 
@@ -80,6 +82,7 @@ struct Send : PostTest {
 		return *reinterpret_cast<const xiw_send_slot *>(slot(n));
 	}
 
+	Latecomers latecomers;
 	SendQueue queue;
 	ibv_send_wr *bad = nullptr;
 	std::array<ibv_sge, XIW_MAX_SGE + 1> sges = {};
@@ -292,7 +295,7 @@ TEST_F(Send, refuse__more_sges_than_were_asked_for)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND, sges.data(), 2);
 
-	queue.open(ring(), { .max_sge = 1 });
+	queue.open(ring(), { .max_sge = 1 }, latecomers);
 	expect_refused(wr, EINVAL);
 }
 
@@ -360,6 +363,35 @@ TEST_F(Send, doorbell__not_while_the_kernel_looks)
 	ctl.flags = 0;
 	EXPECT_EQ(post(wr), 0);
 	EXPECT_EQ(ctl.produced, 1u);
+	EXPECT_FALSE(kernel.heard());
+}
+
+TEST_F(Send, doorbell__later_once_for_all)
+{
+	ibv_send_wr wr = request(IBV_WR_SEND);
+
+	ctl.flags = XIW_DOORBELL_LATER;
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_FALSE(kernel.heard());
+	EXPECT_TRUE(latecomers.ring());
+	EXPECT_TRUE(kernel.heard());
+	EXPECT_FALSE(kernel.heard());
+	EXPECT_FALSE(latecomers.ring());
+
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_TRUE(latecomers.ring()) << "it can be late again";
+	EXPECT_TRUE(kernel.heard());
+}
+
+TEST_F(Send, doorbell__not_of_a_queue_that_is_gone)
+{
+	ibv_send_wr wr = request(IBV_WR_SEND);
+
+	ctl.flags = XIW_DOORBELL_LATER;
+	EXPECT_EQ(post(wr), 0);
+	latecomers.remove(queue.latecomer());
+	EXPECT_FALSE(latecomers.ring());
 	EXPECT_FALSE(kernel.heard());
 }
 

@@ -113,10 +113,10 @@ TEST(WorkRing, publish__tells_whether_to_ring)
 	WorkMemory memory;
 	WorkRing ring = memory.ring();
 
-	EXPECT_FALSE(ring.publish(1));
+	EXPECT_EQ(ring.publish(1), 0u);
 	EXPECT_EQ(memory.ctl.produced, 1u);
 	memory.ctl.flags = XIW_NEED_DOORBELL;
-	EXPECT_TRUE(ring.publish(3));
+	EXPECT_EQ(ring.publish(3), XIW_NEED_DOORBELL);
 	EXPECT_EQ(memory.ctl.produced, 3u);
 	EXPECT_EQ(ring.produced(), 3u);
 }

@@ -4,10 +4,13 @@
 #include "rdma.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <format>
 #include <random>
 
 using namespace rdma;
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
 
 namespace
 {
@@ -258,6 +261,24 @@ void both_ways_at_once(const std::string &address)
 	require(b_into.holds(1, 1, size * count - 1), "b has what a wrote");
 }
 
+/* A burst whose sender never looks at its completion queue is sent all the same. */
+void burst_without_poll(const std::string &address)
+{
+	Setting setting(address);
+	constexpr std::uint32_t burst = 48, bursts = 20;
+
+	for (std::uint32_t i = 1; i <= bursts; i++) {
+		setting.from.fill(i);
+		for (std::uint32_t n = 0; n < burst; n++)
+			setting.a.write(setting.from.sge(n * 64, 64),
+					setting.to.address() + n * 64, setting.to.mr()->rkey, n);
+		for (auto end = steady_clock::now() + 10s; !setting.to.holds(i, 0, burst * 64);)
+			require(steady_clock::now() < end, "the burst arrives");
+		for (std::uint32_t n = 0; n < burst; n++)
+			expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, n);
+	}
+}
+
 /* The region's addresses are those that its owner chose, not those of its memory. */
 void chosen_iova(const std::string &address)
 {
@@ -286,6 +307,7 @@ const cases::Case all[] = {
 	{ "a fenced send waits for the read before it", fence },
 	{ "a send arrives after the writes before it", write_then_send },
 	{ "both ends write and read at once", both_ways_at_once },
+	{ "a burst that nobody polls for arrives", burst_without_poll },
 	{ "a region has the addresses that its owner chose", chosen_iova },
 };
 

@@ -26,7 +26,10 @@
  * with acquire. After it stored @produced the process executes a full barrier
  * and reads @flags: with XIW_NEED_DOORBELL set it must ring (post_send or
  * post_recv of no work requests). The kernel sets that flag, executes a full
- * barrier, and looks at @produced once more before it stops looking.
+ * barrier, and looks at @produced once more before it stops looking. With
+ * XIW_DOORBELL_LATER set the kernel will look soon, at a time of its own; the
+ * process had better post what it has, and ring when it finds the completion queue
+ * of its send queue empty.
  *
  * A send request is over, for the process, when its completion or a later one of
  * the same queue has been polled: then its place may be counted as free
@@ -55,6 +58,7 @@
 
 /* xiw_queue_ctl.flags */
 #define XIW_NEED_DOORBELL	(1u << 0)
+#define XIW_DOORBELL_LATER	(1u << 1)	/* send queues only */
 
 struct xiw_queue_ctl {
 	/* written by the process */
