@@ -5,7 +5,7 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 
 .PHONY: all module provider install install-module install-provider
-.PHONY: demo check check-debug style clean
+.PHONY: demo check check-debug bench style clean
 
 all: module provider
 
@@ -37,6 +37,9 @@ check:
 
 check-debug:
 	@tests/vm/run-debug
+
+bench:
+	@tools/bench --vehicle $(or $(VEHICLE),qemu)
 
 style:
 	@tools/style

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# One drawing of curves over sizes or numbers: file, what, unit, x and plots come from tests/bench/report.
+
+set terminal svg size 800,500 dynamic background rgb 'white'
+set output file
+set title what
+set logscale x 2
+set logscale y
+set xlabel x
+set ylabel unit
+set key left top
+set grid
+eval 'plot '.plots
