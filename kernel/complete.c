@@ -12,6 +12,10 @@ static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 		return XIW_WC_WRITE;
 	case XIW_OP_READ:
 		return XIW_WC_READ;
+	case XIW_OP_CMP_SWP:
+		return XIW_WC_CMP_SWP;
+	case XIW_OP_FETCH_ADD:
+		return XIW_WC_FETCH_ADD;
 	case XIW_OP_LOCAL_INV:
 		return XIW_WC_LOCAL_INV;
 	default:

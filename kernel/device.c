@@ -155,7 +155,8 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = XIW_MAX_IRD;
 	attr->max_res_rd_atom = XIW_MAX_IRD * XIW_MAX_QP;
 	attr->max_qp_init_rd_atom = XIW_MAX_ORD;
-	attr->atomic_cap = IB_ATOMIC_NONE;
+	/* Atomics are the CPU's own instructions, so they are atomic to all that uses these. */
+	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->max_srq = XIW_MAX_SRQ;
 	attr->max_srq_wr = XIW_MAX_SRQ_WR;
 	attr->max_srq_sge = XIW_MAX_SGE;

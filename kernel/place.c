@@ -3,6 +3,7 @@
 
 #include <net/tcp.h>
 
+#include "atomic.h"
 #include "mem.h"
 #include "opcode.h"
 #include "place.h"
@@ -71,7 +72,19 @@ static enum xiw_cause place_write(struct xiw_qp *qp, const struct xiw_headers *h
 					     IB_ACCESS_REMOTE_WRITE));
 }
 
-/* The oldest Read is answered: its request, and all that waits behind it, may complete. */
+/* The request will complete so; the stream ends. */
+static void place_read_failed(struct xiw_qp *qp, const struct xiw_read *read,
+			      enum ib_wc_status status)
+{
+	struct xiw_send_wr *wr = xiw_qp_wr(qp, read->wr);
+
+	if (read->opening)
+		return;
+	wr->status = status;
+	wr->done = true;
+}
+
+/* The oldest Read or Atomic is answered: it, and all that waits behind it, may complete. */
 static void place_read_done(struct xiw_qp *qp, const struct xiw_read *read)
 {
 	if (!read->opening)
@@ -93,6 +106,8 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
 	if (!qp->reads.used)
 		return XIW_UNEXPECTED_RESPONSE;
 	read = &qp->read_slots[qp->reads.head];
+	if (read->atomic)
+		return XIW_UNEXPECTED_RESPONSE;
 	if (len > read->sink.length - read->placed ||
 	    (last && len != read->sink.length - read->placed))
 		return XIW_BAD_BOUNDS;
@@ -261,6 +276,27 @@ static enum xiw_cause place_judge_source(struct xiw_qp *qp, const struct xiw_irq
 	return xiw_source_fault(fault);
 }
 
+/* What Read and Atomic Requests have in common: their queue and their number. */
+static enum xiw_cause place_judge_request(struct xiw_qp *qp, const struct xiw_headers *hdr)
+{
+	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_READ])
+		return XIW_BAD_MSN;
+	if (hdr->untagged.mo)
+		return XIW_BAD_MO;
+	if (!(hdr->ctrl.ddp & DDP_LAST))
+		return XIW_BAD_LENGTH;
+	return qp->irq.used == qp->irq.size ? XIW_IRD_EXCEEDED : XIW_OK;
+}
+
+/* The request has been judged; its Response is due. */
+static void place_accept_request(struct xiw_qp *qp, const struct xiw_irq_entry *irq)
+{
+	qp->rx.msn[DDP_QN_READ]++;
+	qp->irq_slots[xiw_fifo_at(&qp->irq, qp->irq.used++)] = *irq;
+	WRITE_ONCE(qp->tx.blocked, false);
+	qp->rx.kick = true;
+}
+
 static enum xiw_cause place_read_req(struct xiw_qp *qp, const struct xiw_headers *hdr)
 {
 	const struct xiw_read_req *req = &hdr->read;
@@ -274,27 +310,137 @@ static enum xiw_cause place_read_req(struct xiw_qp *qp, const struct xiw_headers
 	};
 	enum xiw_cause cause;
 
-	if (irq.msn != qp->rx.msn[DDP_QN_READ])
+	cause = place_judge_request(qp, hdr);
+	if (!cause)
+		cause = place_judge_source(qp, &irq);
+	if (!cause)
+		place_accept_request(qp, &irq);
+	return cause;
+}
+
+/*
+ * Against other connections and against threads of the process, for these are instructions of the
+ * CPU on the very memory. Return: what was there before.
+ */
+static u64 place_execute(const struct xiw_atomic_req *req, u64 *target)
+{
+	u64 old = READ_ONCE(*target);
+	u64 new;
+
+	while (xiw_atomic_compute(req, old, &new) && !try_cmpxchg64(target, &old, new))
+		;
+	return old;
+}
+
+/*
+ * An Atomic is executed when it comes, so it is in order with all that came before it on this
+ * stream; only its Response waits for those of earlier Reads (RFC 7306 section 5).
+ */
+static enum xiw_cause place_atomic_req(struct xiw_qp *qp, const struct xiw_headers *hdr)
+{
+	const struct xiw_atomic_req *req = &hdr->atomic;
+	struct xiw_irq_entry irq = {
+		.msn = be32_to_cpu(hdr->untagged.msn),
+		.atomic = true,
+		.request_id = be32_to_cpu(req->request_id),
+	};
+	u64 to = be64_to_cpu(req->to);
+	size_t len = sizeof(u64);
+	enum xiw_mem_fault fault;
+	enum xiw_cause cause;
+	struct xiw_mr *mr;
+	u64 *target;
+
+	cause = place_judge_request(qp, hdr);
+	if (cause)
+		return cause;
+	if (!xiw_atomic_known(req))
+		return XIW_BAD_OPCODE;
+	fault = xiw_mr_get(&mr, qp->ibqp.pd, be32_to_cpu(req->stag), to, len,
+			   IB_ACCESS_REMOTE_ATOMIC);
+	if (fault)
+		return xiw_source_fault(fault);
+	target = xiw_mr_span(mr, to, &len);
+	if (IS_ALIGNED((uintptr_t)target, sizeof(*target)))
+		irq.original = place_execute(req, target);
+	else
+		cause = XIW_ATOMIC_UNALIGNED;
+	xiw_mr_put(mr);
+	if (!cause)
+		place_accept_request(qp, &irq);
+	return cause;
+}
+
+static enum xiw_cause place_atomic_resp(struct xiw_qp *qp, const struct xiw_headers *hdr)
+{
+	u64 original = be64_to_cpu(hdr->atomic_resp.original);
+	struct xiw_read *read;
+	struct xiw_mr *mr;
+
+	if (!qp->reads.used)
+		return XIW_UNEXPECTED_RESPONSE;
+	read = &qp->read_slots[qp->reads.head];
+	if (!read->atomic || be32_to_cpu(hdr->atomic_resp.request_id) != read->request_id)
+		return XIW_UNEXPECTED_RESPONSE;
+	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_ATOMIC_RESP])
 		return XIW_BAD_MSN;
 	if (hdr->untagged.mo)
 		return XIW_BAD_MO;
 	if (!(hdr->ctrl.ddp & DDP_LAST))
 		return XIW_BAD_LENGTH;
-	if (qp->irq.used == qp->irq.size)
-		return XIW_IRD_EXCEEDED;
-	cause = place_judge_source(qp, &irq);
-	if (cause)
-		return cause;
-	qp->rx.msn[DDP_QN_READ]++;
-	qp->irq_slots[xiw_fifo_at(&qp->irq, qp->irq.used++)] = irq;
-	WRITE_ONCE(qp->tx.blocked, false);
-	qp->rx.kick = true;
+	/* Its owner may have deregistered the sink meanwhile: not the peer's fault. */
+	if (xiw_mr_get(&mr, qp->ibqp.pd, read->sink.lkey, read->sink.addr, sizeof(original),
+		       IB_ACCESS_LOCAL_WRITE)) {
+		place_read_failed(qp, read, IB_WC_LOC_PROT_ERR);
+		return XIW_LOCAL_FAULT;
+	}
+	xiw_mr_write(mr, read->sink.addr, &original, sizeof(original));
+	xiw_mr_put(mr);
+	qp->rx.msn[DDP_QN_ATOMIC_RESP]++;
+	place_read_done(qp, read);
 	return XIW_OK;
 }
 
-/* The peer has ended the stream; it is not answered in kind (RFC 5040 section 5.4). */
-static enum xiw_cause place_terminate(struct xiw_qp *qp, const struct xiw_headers *hdr)
+/* The Read or Atomic whose request a Terminate repeats, or NULL. */
+static struct xiw_read *place_named(struct xiw_qp *qp, const struct xiw_ddp_untagged *ddp)
 {
+	u32 oldest = qp->tx.msn[DDP_QN_READ] - qp->reads.used;
+	u32 nth = be32_to_cpu(ddp->msn) - oldest;
+
+	if ((ddp->ctrl.ddp & DDP_TAGGED) || be32_to_cpu(ddp->qn) != DDP_QN_READ ||
+	    nth >= qp->reads.used)
+		return NULL;
+	return &qp->read_slots[xiw_fifo_at(&qp->reads, nth)];
+}
+
+/*
+ * The request that a Terminate blames completes with the reason, not just flushed. If none is
+ * named, an Atomic that is due has to do: siw does not know them, and says nothing of use.
+ */
+static void place_blame(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len)
+{
+	const struct xiw_terminate_untagged *fault = &hdr->term_untagged;
+	bool protection = fault->term.layer_etype == (TERM_RDMAP << 4 | 1);
+	struct xiw_read *read = &qp->read_slots[qp->reads.head];
+
+	if (!(fault->term.hdrct & RDMAP_TERM_D)) {
+		if (qp->reads.used && read->atomic)
+			place_read_failed(qp, read, IB_WC_REM_OP_ERR);
+		return;
+	}
+	if (ulpdu_len < sizeof(hdr->untagged) + sizeof(*fault))
+		return;
+	read = place_named(qp, &fault->ddp);
+	if (read)
+		place_read_failed(qp, read,
+				  protection ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_INV_REQ_ERR);
+}
+
+/* The peer has ended the stream; it is not answered in kind (RFC 5040 section 5.4). */
+static enum xiw_cause place_terminate(struct xiw_qp *qp, const struct xiw_headers *hdr,
+				      u32 ulpdu_len)
+{
+	place_blame(qp, hdr, ulpdu_len);
 	trace_xiw_rx_terminate(qp->qpn, hdr->term.layer_etype, hdr->term.code);
 	xiw_stat_inc(qp->dev, XIW_STAT_RX_TERMINATES);
 	xiw_qp_lost(qp);
@@ -335,8 +481,14 @@ enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 u
 	case RDMAP_READ_REQ:
 		cause = place_read_req(qp, hdr);
 		break;
+	case RDMAP_ATOMIC_REQ:
+		cause = place_atomic_req(qp, hdr);
+		break;
+	case RDMAP_ATOMIC_RESP:
+		cause = place_atomic_resp(qp, hdr);
+		break;
 	case RDMAP_TERMINATE:
-		cause = place_terminate(qp, hdr);
+		cause = place_terminate(qp, hdr, ulpdu_len);
 		break;
 	case RDMAP_SEND:
 	case RDMAP_SEND_SE:

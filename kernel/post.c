@@ -19,13 +19,16 @@
 
 static int post_judge_inline(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
 {
-	if (cur->opcode == XIW_OP_READ || cur->num_sge)
+	if (cur->opcode == XIW_OP_READ || xiw_slot_atomic(cur) || cur->num_sge)
 		return -EINVAL;
 	return cur->inline_len > qp->cap.max_inline_data ? -EMSGSIZE : 0;
 }
 
 static int post_judge_sges(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
 {
+	if (xiw_slot_atomic(cur))
+		return cur->num_sge != 1 || cur->inline_len ? -EINVAL : 0;
+
 	u32 limit = cur->opcode == XIW_OP_READ ? XIW_MAX_SGE_RD : qp->cap.max_send_sge;
 
 	return cur->num_sge > limit || cur->inline_len ? -EINVAL : 0;
@@ -41,6 +44,8 @@ static int post_judge_header(const struct xiw_qp *qp, const struct xiw_send_slot
 	case XIW_OP_SEND:
 	case XIW_OP_SEND_INV:
 	case XIW_OP_READ:
+	case XIW_OP_CMP_SWP:
+	case XIW_OP_FETCH_ADD:
 		break;
 	case XIW_OP_LOCAL_INV:
 		*data = 0;
@@ -53,7 +58,7 @@ static int post_judge_header(const struct xiw_qp *qp, const struct xiw_send_slot
 		*data = cur->inline_len;
 	} else {
 		ret = post_judge_sges(qp, cur);
-		*data = cur->num_sge * sizeof(struct xiw_sge);
+		*data = (void *)(xiw_slot_sges(cur) + cur->num_sge) - xiw_slot_data(cur);
 	}
 	return ret;
 }
@@ -100,6 +105,8 @@ int xiw_send_take(struct xiw_qp *qp)
 	payload = post_payload(cur);
 	if (payload > XIW_MAX_MESSAGE)
 		return -EMSGSIZE;
+	if (xiw_slot_atomic(cur) && payload != sizeof(u64))
+		return -EINVAL;
 	qp->tx.cur_len = payload;
 	qp->tx.cur_sent = 0;
 	wr->byte_len = payload;

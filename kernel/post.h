@@ -11,9 +11,15 @@ static inline void *xiw_slot_data(const struct xiw_send_slot *slot)
 	return (void *)slot + XIW_SLOT_HEADER;
 }
 
+static inline bool xiw_slot_atomic(const struct xiw_send_slot *slot)
+{
+	return slot->opcode == XIW_OP_CMP_SWP || slot->opcode == XIW_OP_FETCH_ADD;
+}
+
 static inline struct xiw_sge *xiw_slot_sges(const struct xiw_send_slot *slot)
 {
-	return xiw_slot_data(slot);
+	return xiw_slot_data(slot) +
+	       (xiw_slot_atomic(slot) ? sizeof(struct xiw_atomic_operands) : 0);
 }
 
 /* post.c APIs */

@@ -91,37 +91,53 @@ struct xiw_send_wr {
 };
 
 /**
- * struct xiw_read - a Read that this end asked for
+ * struct xiw_read - a Read or Atomic that this end asked for
  * @wr: count of its work request in the send queue
- * @sink: where the data goes; what the Response must name, octet by octet
+ * @sink: where the data goes; what a Read Response must name, octet by octet
  * @placed: octets that have come
+ * @atomic: an Atomic, whose Response must name @request_id
  * @opening: no work request asked for it: it opens the stream
+ * @request_id: of an Atomic
  */
 struct xiw_read {
 	u32		wr;
 	struct xiw_sge	sink;
 	u32		placed;
+	bool		atomic;
 	bool		opening;
+	u32		request_id;
 };
 
 /**
- * struct xiw_irq_entry - a Read that the peer asked for
+ * struct xiw_irq_entry - a Read or Atomic that the peer asked for
  * @msn: number of the request
+ * @atomic: an Atomic, which has been executed; else a Read
  * @sink_stag: copied to the Response uninterpreted
  * @sink_to: same
  * @src_stag: the source
  * @src_to: same
  * @size: octets
  * @sent: of these, that are on their way
+ * @request_id: copied to the Response uninterpreted
+ * @original: what the Atomic found
  */
 struct xiw_irq_entry {
 	u32	msn;
-	u32	sink_stag;
-	u64	sink_to;
-	u32	src_stag;
-	u64	src_to;
-	u32	size;
-	u32	sent;
+	bool	atomic;
+	union {
+		struct {
+			u32	sink_stag;
+			u32	src_stag;
+			u64	sink_to;
+			u64	src_to;
+			u32	size;
+			u32	sent;
+		};
+		struct {
+			u32	request_id;
+			u64	original;
+		};
+	};
 };
 
 /**
@@ -232,16 +248,16 @@ struct xiw_rx {
  * @ep: the endpoint of the connection, with a reference; kept until the next claim or destroy
  * @claimed: @ep sets up or has a connection
  * @attached: the socket of @ep drives this queue pair
- * @ird: inbound Reads agreed
- * @ord: outbound Reads agreed
+ * @ird: inbound Reads and Atomics agreed
+ * @ord: outbound ones
  * @tx: transmit progress
  * @sq: send ring
  * @sq_wrs: a struct xiw_send_wr for each slot of @sq
  * @read_slots: entries of @reads
  * @rx: receive progress
  * @rq: receive ring, unused with a shared one
- * @reads: FIFO over @read_slots: Reads that wait for their Response
- * @irq: FIFO over @irq_slots: Reads of the peer that wait to be answered
+ * @reads: FIFO over @read_slots: Reads and Atomics that wait for their Response
+ * @irq: FIFO over @irq_slots: Reads and Atomics of the peer that wait to be answered
  * @irq_slots: entries of @irq
  * @sq_post_lock: kernel consumers: producing side of @sq
  * @rq_post_lock: ... of @rq

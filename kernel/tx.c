@@ -4,6 +4,7 @@
 #include <linux/crc32c.h>
 #include <net/tcp.h>
 
+#include "atomic.h"
 #include "mem.h"
 #include "opcode.h"
 #include "place.h"
@@ -167,8 +168,25 @@ static void tx_put_untagged(struct tx_fpdu *fpdu, u8 opcode, bool last, u32 inv_
 	fpdu->at += sizeof(*hdr);
 }
 
+/* Stages an untagged message of one FPDU that is all header. */
+static int tx_stage_message(struct tx_run *run, u8 opcode, const void *body, u32 len)
+{
+	u32 *msn = &run->qp->tx.msn[xiw_rdmap_ops[opcode].qn];
+	struct tx_fpdu fpdu;
+	int ret;
+
+	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged), &len);
+	if (ret != TX_STAGED)
+		return ret;
+	tx_put_untagged(&fpdu, opcode, true, 0, (*msn)++, 0);
+	memcpy(fpdu.at, body, len);
+	fpdu.at += len;
+	tx_fpdu_end(run, &fpdu);
+	return TX_STAGED;
+}
+
 /*
- * Responses to Reads of the peer
+ * Responses to Reads and Atomics of the peer
  */
 
 /* The Read Request as it would be if it asked for what is still to be sent (RFC 5040 4.8). */
@@ -192,22 +210,30 @@ static void tx_read_fault_header(struct xiw_headers *hdr, const struct xiw_irq_e
 	};
 }
 
-/* Stages the next FPDU of the oldest Read Response that is due. */
-static int tx_stage_response(struct tx_run *run)
+static int tx_stage_atomic_resp(struct tx_run *run, const struct xiw_irq_entry *irq)
+{
+	struct xiw_atomic_resp resp = {
+		.request_id = cpu_to_be32(irq->request_id),
+		.original = cpu_to_be64(irq->original),
+	};
+	int ret = tx_stage_message(run, RDMAP_ATOMIC_RESP, &resp, sizeof(resp));
+
+	if (ret == TX_STAGED)
+		xiw_fifo_pop(&run->qp->irq);
+	return ret;
+}
+
+/* Stages the next FPDU of a Read Response. */
+static int tx_stage_read_resp(struct tx_run *run, struct xiw_irq_entry *irq)
 {
 	struct xiw_qp *qp = run->qp;
-	struct xiw_irq_entry *irq;
+	u32 payload = irq->size - irq->sent;
 	struct xiw_headers fault;
 	struct tx_fpdu fpdu;
 	enum xiw_mem_fault bad;
 	struct xiw_mr *mr = NULL;
-	u32 payload;
 	int ret;
 
-	if (!qp->irq.used)
-		return TX_NOTHING;
-	irq = &qp->irq_slots[qp->irq.head];
-	payload = irq->size - irq->sent;
 	if (payload) {
 		/* All that is left: the whole range was judged when the request came. */
 		bad = xiw_mr_get(&mr, qp->ibqp.pd, irq->src_stag, irq->src_to + irq->sent,
@@ -235,6 +261,18 @@ static int tx_stage_response(struct tx_run *run)
 			xiw_fifo_pop(&qp->irq);
 	}
 	return ret;
+}
+
+/* Stages the next FPDU of the oldest Response that is due. */
+static int tx_stage_response(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_irq_entry *irq;
+
+	if (!qp->irq.used)
+		return TX_NOTHING;
+	irq = &qp->irq_slots[qp->irq.head];
+	return irq->atomic ? tx_stage_atomic_resp(run, irq) : tx_stage_read_resp(run, irq);
 }
 
 /*
@@ -333,33 +371,41 @@ static int tx_stage_payload(struct tx_run *run)
 	return TX_STAGED;
 }
 
-/* Stages a Read Request; the entry of @read becomes the youngest of qp->reads. */
+/* Whether the memory that a Response is to fill can be written. */
+static bool tx_sink_good(struct xiw_qp *qp, const struct xiw_sge *sink)
+{
+	struct xiw_mr *mr;
+
+	if (!sink->length)
+		return true;
+	if (xiw_mr_get(&mr, qp->ibqp.pd, sink->lkey, sink->addr, sink->length,
+		       IB_ACCESS_LOCAL_WRITE))
+		return false;
+	xiw_mr_put(mr);
+	return true;
+}
+
+/* @read becomes the youngest of those that wait for their Response. */
+static void tx_expect_response(struct xiw_qp *qp, const struct xiw_read *read)
+{
+	qp->read_slots[xiw_fifo_at(&qp->reads, qp->reads.used++)] = *read;
+}
+
 static int tx_stage_read_req(struct tx_run *run, const struct xiw_read *read, u32 src_stag,
 			     u64 src_to)
 {
-	struct xiw_qp *qp = run->qp;
-	struct xiw_tx *tx = &qp->tx;
-	u32 payload = sizeof(struct xiw_read_req);
-	struct xiw_read_req *req;
-	struct tx_fpdu fpdu;
-	int ret;
-
-	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged), &payload);
-	if (ret != TX_STAGED)
-		return ret;
-	tx_put_untagged(&fpdu, RDMAP_READ_REQ, true, 0, tx->msn[DDP_QN_READ]++, 0);
-	req = fpdu.at;
-	*req = (struct xiw_read_req){
+	struct xiw_read_req req = {
 		.sink_stag = cpu_to_be32(read->sink.lkey),
 		.sink_to = cpu_to_be64(read->sink.addr),
 		.size = cpu_to_be32(read->sink.length),
 		.src_stag = cpu_to_be32(src_stag),
 		.src_to = cpu_to_be64(src_to),
 	};
-	fpdu.at += sizeof(*req);
-	tx_fpdu_end(run, &fpdu);
-	qp->read_slots[xiw_fifo_at(&qp->reads, qp->reads.used++)] = *read;
-	return TX_STAGED;
+	int ret = tx_stage_message(run, RDMAP_READ_REQ, &req, sizeof(req));
+
+	if (ret == TX_STAGED)
+		tx_expect_response(run->qp, read);
+	return ret;
 }
 
 static int tx_stage_read(struct tx_run *run)
@@ -367,22 +413,43 @@ static int tx_stage_read(struct tx_run *run)
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.cur;
 	struct xiw_read read = { .wr = qp->sq.taken - 1 };
-	struct xiw_mr *mr;
 	int ret;
 
 	if (qp->reads.used == qp->reads.size)
 		return TX_NOTHING;
 	if (cur->num_sge)
 		read.sink = *xiw_slot_sges(cur);
-	if (read.sink.length) {
-		if (xiw_mr_get(&mr, qp->ibqp.pd, read.sink.lkey, read.sink.addr,
-			       read.sink.length, IB_ACCESS_LOCAL_WRITE))
-			return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
-		xiw_mr_put(mr);
-	}
+	if (!tx_sink_good(qp, &read.sink))
+		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
 	ret = tx_stage_read_req(run, &read, cur->rkey, cur->remote_addr);
 	if (ret == TX_STAGED)
 		qp->tx.busy = false;
+	return ret;
+}
+
+static int tx_stage_atomic(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_read read = {
+		.wr = qp->sq.taken - 1,
+		.sink = *xiw_slot_sges(cur),
+		.atomic = true,
+		.request_id = qp->tx.msn[DDP_QN_READ],
+	};
+	struct xiw_atomic_req req;
+	int ret;
+
+	if (qp->reads.used == qp->reads.size)
+		return TX_NOTHING;
+	if (!tx_sink_good(qp, &read.sink))
+		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+	xiw_atomic_build(&req, cur, read.request_id);
+	ret = tx_stage_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
+	if (ret == TX_STAGED) {
+		tx_expect_response(qp, &read);
+		qp->tx.busy = false;
+	}
 	return ret;
 }
 
@@ -423,6 +490,9 @@ static int tx_stage_request(struct tx_run *run)
 	switch (tx->cur->opcode) {
 	case XIW_OP_READ:
 		return tx_stage_read(run);
+	case XIW_OP_CMP_SWP:
+	case XIW_OP_FETCH_ADD:
+		return tx_stage_atomic(run);
 	case XIW_OP_LOCAL_INV:
 		return tx_do_local(run);
 	default:

@@ -157,6 +157,14 @@ struct xiw_terminate {
 } __packed;
 static_assert(sizeof(struct xiw_terminate) == 4, "RFC 5040 4.8");
 
+/* A Terminate that repeats the header of an untagged segment (RDMAP_TERM_D). */
+struct xiw_terminate_untagged {
+	struct xiw_terminate	term;
+	__be16			ulpdu_len;
+	struct xiw_ddp_untagged	ddp;
+} __packed;
+static_assert(sizeof(struct xiw_terminate_untagged) == 24, "RFC 5040 4.8");
+
 /* Atomic Request, RFC 7306 section 5.2.1. */
 struct xiw_atomic_req {
 	__be32	aopcode;	/* 28 reserved bits, 4 bits of operation */
@@ -199,6 +207,7 @@ struct xiw_headers {
 			union {
 				struct xiw_read_req	read;
 				struct xiw_terminate	term;
+				struct xiw_terminate_untagged	term_untagged;
 				struct xiw_atomic_req	atomic;
 				struct xiw_atomic_resp	atomic_resp;
 				struct xiw_imm_data	imm;

@@ -66,6 +66,13 @@ data_compared() {
 	served
 }
 
+# siw has no atomics. The request that it does not know is the one that completes in error.
+atomic_refused() {
+	serve "$server_ns" "$port" "$programs/peer" listen "$addr4" "$port"
+	in_ns "$client_ns" "$programs/peer" --no-atomics connect "$addr4" "$port"
+	served
+}
+
 # perftest's server does nothing in one-sided tests; -b makes it move data, too.
 claims=(
 	"perftest ib_write_bw -n 200"
@@ -89,12 +96,13 @@ claim() {
 	stage "${1//_/ }, $2 listens, CRC $3" between "$2" $1
 }
 
-plan $((3 * ${#claims[@]}))
+plan $((3 * ${#claims[@]} + 1))
 setup make_mixed_path
 for claim in "${claims[@]}"; do
 	claim "$claim" siw on
 	claim "$claim" xiw on
 done
+claim "atomic_refused" siw on
 # Off at both ends, as siw has it by default: xiw then asks for none, either.
 setup set_xiw crc 0
 for claim in "${claims[@]}"; do

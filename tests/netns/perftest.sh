@@ -31,6 +31,7 @@ claims=$(cat <<-'END'
 	veth-1500	4	ib_read_bw	-n 200
 	veth-1500	4	ib_read_lat	-n 200
 	veth-1500	4	ib_send_bw	-n 500 --use-srq -r 64
+	veth-1500	4	ib_atomic_bw	-n 500
 	veth-1500	6	ib_write_bw	-n 500 -q 8
 	veth-1500	6	ib_read_bw	-n 200 -q 8
 	veth-1500	6	ib_send_bw	-n 200 -q 8
@@ -42,11 +43,13 @@ claims=$(cat <<-'END'
 	veth-9000	4	ib_send_bw	-n 200 -b
 	veth-9000	4	ib_read_bw	-n 5 -a
 	veth-9000	6	ib_write_bw	-n 500
+	veth-9000	6	ib_atomic_lat	-n 200
 	veth-9000	6	ib_read_bw	-n 200 -e
 	veth-9000	6	ib_send_bw	-n 200 -e
 	veth-9000	6	ib_read_lat	-n 200 -e
 	veth-9000	6	ib_send_lat	-n 200 -e
 	dummy		4	ib_write_bw	-n 500
+	dummy		4	ib_atomic_bw	-n 200 -A CMP_AND_SWAP -b -q 4
 	dummy		4	ib_read_bw	-n 500 -q 8
 	dummy		4	ib_write_lat	-n 5 -a
 	dummy		6	ib_write_bw	-n 500 -b -q 8
@@ -59,13 +62,14 @@ claims=$(cat <<-'END'
 	lo		4	ib_write_lat	-n 500
 	lo		4	ib_read_lat	-n 500 -e
 	lo		4	ib_send_lat	-n 500 --use-srq -r 64
+	lo		4	ib_atomic_lat	-n 200 -e
 	lo		6	ib_write_bw	-n 500
 	lo		6	ib_read_bw	-n 500 -e
 	lo		6	ib_send_bw	-n 500 --use-srq -r 64
 	END
 )
 
-need ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat
+need ib_{write,read,send,atomic}_{bw,lat}
 plan "$(wc -l <<<"$claims")"
 last=
 while read -r path family tool options; do

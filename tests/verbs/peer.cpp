@@ -38,6 +38,7 @@ struct Options {
 	unsigned int times = 1;	      /* how often the caller opens and closes them */
 	std::uint32_t size = 4096;    /* octets of the memory of a connection */
 	bool endless = false;	      /* rounds go on until an event ends the connection */
+	bool no_atomics = false;      /* the listener must refuse an atomic */
 };
 
 constexpr std::uint32_t message_size = 256;
@@ -281,6 +282,24 @@ public:
 			"the echo is the message");
 	}
 
+	/* The request completes with an error that says why, and the connection ends. */
+	void expect_atomic_refused()
+	{
+		ibv_sge sge = in_.sge(0, 8);
+		ibv_send_wr wr = {};
+
+		wr.wr_id = 102;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+		wr.send_flags = IBV_SEND_SIGNALED;
+		wr.wr.atomic = { memory_.address, 1, 0, memory_.rkey };
+		require(!end_.post(wr), "the request is taken");
+		expect_completion(end_.send_cq(), IBV_WC_REM_OP_ERR, 102);
+		require(end_.state() == IBV_QPS_ERR, "the QP is in error");
+		tell(ending());
+	}
+
 	/* The name of the event that ends the connection. */
 	std::string ending()
 	{
@@ -326,6 +345,12 @@ void call_and_close(const Options &options)
 			call.close();
 }
 
+void call_for_atomic(const Options &options)
+{
+	for (Call &call : open_calls(options))
+		call.expect_atomic_refused();
+}
+
 /* One thread a connection. What ends them must be an event, whatever their requests met first. */
 void call_endlessly(const Options &options)
 {
@@ -357,17 +382,18 @@ void call_endlessly(const Options &options)
 [[noreturn]] void usage()
 {
 	std::cerr << "usage: peer [--connections N] [--times N] [--size OCTETS] [--endless]\n"
-		     "            listen|connect ADDRESS PORT\n";
+		     "            [--no-atomics] listen|connect ADDRESS PORT\n";
 	std::exit(2);
 }
 
 Options parse(int argc, char **argv)
 {
-	enum { connections, times, size, endless };
+	enum { connections, times, size, endless, no_atomics };
 	const option known[] = { { "connections", required_argument, nullptr, connections },
 				 { "times", required_argument, nullptr, times },
 				 { "size", required_argument, nullptr, size },
 				 { "endless", no_argument, nullptr, endless },
+				 { "no-atomics", no_argument, nullptr, no_atomics },
 				 { nullptr, 0, nullptr, 0 } };
 	Options options;
 
@@ -384,6 +410,9 @@ Options parse(int argc, char **argv)
 			break;
 		case endless:
 			options.endless = true;
+			break;
+		case no_atomics:
+			options.no_atomics = true;
 			break;
 		default:
 			usage();
@@ -410,6 +439,8 @@ int main(int argc, char **argv)
 			usage();
 		else if (options.endless)
 			call_endlessly(options);
+		else if (options.no_atomics)
+			call_for_atomic(options);
 		else
 			call_and_close(options);
 	} catch (const std::exception &error) {
