@@ -9,6 +9,7 @@ static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 {
 	switch (opcode) {
 	case XIW_OP_WRITE:
+	case XIW_OP_WRITE_IMM:
 		return XIW_WC_WRITE;
 	case XIW_OP_READ:
 		return XIW_WC_READ;

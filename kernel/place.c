@@ -65,6 +65,10 @@ static enum xiw_mem_fault place_copy(struct xiw_qp *qp, struct xiw_cursor *from,
 static enum xiw_cause place_write(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 len,
 				  struct xiw_cursor *payload)
 {
+	struct xiw_rx *rx = &qp->rx;
+
+	rx->write_len = len + (rx->write_open ? rx->write_len : 0);
+	rx->write_open = !(hdr->ctrl.ddp & DDP_LAST);
 	if (!len)	/* STag and TO must not be checked, RFC 5041 section 5.2 */
 		return XIW_OK;
 	return place_tagged_fault(place_copy(qp, payload, be32_to_cpu(hdr->tagged.stag),
@@ -212,6 +216,15 @@ static enum xiw_cause place_invalidate(struct xiw_qp *qp, u32 stag)
 	}
 }
 
+/* The message is complete, and its receive request with it. */
+static void place_delivered(struct xiw_qp *qp, struct xiw_cqe *cqe)
+{
+	qp->rx.msn[DDP_QN_SEND]++;
+	qp->rx.recv_busy = false;
+	qp->rx.write_len = 0;
+	xiw_qp_complete_recv(qp, cqe);
+}
+
 static enum xiw_cause place_deliver(struct xiw_qp *qp, const struct xiw_rdmap_op *op,
 				    const struct xiw_headers *hdr, u32 message_len)
 {
@@ -231,9 +244,7 @@ static enum xiw_cause place_deliver(struct xiw_qp *qp, const struct xiw_rdmap_op
 		if (cause)
 			return cause;
 	}
-	qp->rx.msn[DDP_QN_SEND]++;
-	qp->rx.recv_busy = false;
-	xiw_qp_complete_recv(qp, &cqe);
+	place_delivered(qp, &cqe);
 	return XIW_OK;
 }
 
@@ -258,6 +269,39 @@ static enum xiw_cause place_send(struct xiw_qp *qp, const struct xiw_rdmap_op *o
 		return place_recv_failed(qp, IB_WC_LOC_PROT_ERR, XIW_LOCAL_FAULT);
 	if (hdr->ctrl.ddp & DDP_LAST)
 		return place_deliver(qp, op, hdr, mo + len);
+	return XIW_OK;
+}
+
+/*
+ * Immediate Data stands in the line of the Sends and takes a receive request, in which it places
+ * nothing. Its 8 octets are 4 of the verbs', then 4 that are not looked at. Verbs have it as part
+ * of a Write: of the one that came last.
+ */
+static enum xiw_cause place_imm(struct xiw_qp *qp, const struct xiw_rdmap_op *op,
+				const struct xiw_headers *hdr)
+{
+	struct xiw_cqe cqe = {
+		.status = IB_WC_SUCCESS,
+		.opcode = XIW_WC_RECV_IMM,
+		.byte_len = qp->rx.write_len,
+		.imm_inv = (__force u32)hdr->imm.imm,
+		.flags = XIW_WC_WITH_IMM,
+		.solicited = op->solicited,
+	};
+	enum xiw_cause cause;
+
+	/* Segments of a Send that has not ended have the same number. */
+	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_SEND] || qp->rx.recv_busy)
+		return XIW_BAD_MSN;
+	if (hdr->untagged.mo)
+		return XIW_BAD_MO;
+	if (!(hdr->ctrl.ddp & DDP_LAST))
+		return XIW_BAD_LENGTH;
+	cause = place_find_recv(qp);
+	if (unlikely(cause))
+		return cause;
+	cqe.wr_id = qp->rx.recv->wr_id;
+	place_delivered(qp, &cqe);
 	return XIW_OK;
 }
 
@@ -496,7 +540,11 @@ enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 u
 	case RDMAP_SEND_SE_INV:
 		cause = place_send(qp, op, hdr, ulpdu_len - hdr_len, &payload);
 		break;
-	default:	/* known, but not spoken here yet */
+	case RDMAP_IMM:
+	case RDMAP_IMM_SE:
+		cause = place_imm(qp, op, hdr);
+		break;
+	default:	/* xiw_ddp_check() knows no other */
 		return XIW_BAD_OPCODE;
 	}
 	*at = payload;

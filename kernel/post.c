@@ -41,6 +41,7 @@ static int post_judge_header(const struct xiw_qp *qp, const struct xiw_send_slot
 
 	switch (cur->opcode) {
 	case XIW_OP_WRITE:
+	case XIW_OP_WRITE_IMM:
 	case XIW_OP_SEND:
 	case XIW_OP_SEND_INV:
 	case XIW_OP_READ:

@@ -172,6 +172,7 @@ static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
  * @busy: @cur is under way
  * @cur_len: octets of payload of @cur
  * @cur_sent: of these, staged
+ * @imm_due: they all are, and the Immediate Data of @cur is not
  * @msn: next message number of each untagged queue
  * @mulpdu: longest ULPDU now
  * @full_fpdu: octets of an FPDU that fills a segment; 0 if none can
@@ -189,6 +190,7 @@ struct xiw_tx {
 	bool			busy;
 	u32			cur_len;
 	u32			cur_sent;
+	bool			imm_due;
 	u32			msn[DDP_NUM_QN];
 	u16			mulpdu;
 	u16			full_fpdu;
@@ -205,6 +207,8 @@ struct xiw_tx {
  * @msn: next message number due on each untagged queue
  * @recv: receive request of the Send under way
  * @recv_busy: @recv is in use
+ * @write_len: octets of the Write that came last, if no message was delivered since
+ * @write_open: more of it is to come
  * @crc: CRCs are checked
  * @first: no FPDU has come yet
  * @starved: the Send at the head of the socket's queue waits for a receive request
@@ -219,6 +223,8 @@ struct xiw_rx {
 	u32			msn[DDP_NUM_QN];
 	struct xiw_recv		*recv;
 	bool			recv_busy;
+	u32			write_len;
+	bool			write_open;
 	bool			crc;
 	bool			first;
 	bool			starved;

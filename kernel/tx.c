@@ -332,13 +332,36 @@ static u8 tx_send_opcode(const struct xiw_send_slot *cur)
 	return se ? RDMAP_SEND_SE : RDMAP_SEND;
 }
 
+static void tx_request_staged(struct xiw_qp *qp)
+{
+	xiw_qp_wr(qp, qp->sq.taken - 1)->done = true;
+	qp->tx.busy = false;
+}
+
+/* What follows a Write with immediate: a message of its own (RFC 7306 section 6). */
+static int tx_stage_imm(struct tx_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_imm_data imm = { .imm = (__force __be32)cur->imm_inv };
+	int ret;
+
+	ret = tx_stage_message(run, cur->flags & XIW_SEND_SOLICITED ? RDMAP_IMM_SE : RDMAP_IMM,
+			       &imm, sizeof(imm));
+	if (ret == TX_STAGED) {
+		qp->tx.imm_due = false;
+		tx_request_staged(qp);
+	}
+	return ret;
+}
+
 /* Stages the next FPDU of a Send or Write. */
 static int tx_stage_payload(struct tx_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
 	const struct xiw_send_slot *cur = tx->cur;
-	bool tagged = cur->opcode == XIW_OP_WRITE;
+	bool tagged = cur->opcode == XIW_OP_WRITE || cur->opcode == XIW_OP_WRITE_IMM;
 	u32 payload = tx->cur_len - tx->cur_sent;
 	struct tx_fpdu fpdu;
 	bool last;
@@ -365,8 +388,9 @@ static int tx_stage_payload(struct tx_run *run)
 	if (last) {
 		if (!tagged)
 			tx->msn[DDP_QN_SEND]++;
-		xiw_qp_wr(qp, qp->sq.taken - 1)->done = true;
-		tx->busy = false;
+		tx->imm_due = cur->opcode == XIW_OP_WRITE_IMM;
+		if (!tx->imm_due)
+			tx_request_staged(qp);
 	}
 	return TX_STAGED;
 }
@@ -460,8 +484,7 @@ static int tx_do_local(struct tx_run *run)
 
 	if (xiw_mr_invalidate(qp->ibqp.pd, qp->tx.cur->rkey, false))
 		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
-	xiw_qp_wr(qp, qp->sq.taken - 1)->done = true;
-	qp->tx.busy = false;
+	tx_request_staged(qp);
 	return TX_STAGED;
 }
 
@@ -496,7 +519,7 @@ static int tx_stage_request(struct tx_run *run)
 	case XIW_OP_LOCAL_INV:
 		return tx_do_local(run);
 	default:
-		return tx_stage_payload(run);
+		return tx->imm_due ? tx_stage_imm(run) : tx_stage_payload(run);
 	}
 }
 

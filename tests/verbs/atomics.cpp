@@ -413,18 +413,9 @@ void eight_connections(const std::string &address)
 
 /* A peer that is a TCP socket, and memory of the application that it has connected to. */
 struct RawSetting {
-	explicit RawSetting(const std::string &address) : listener(address)
+	explicit RawSetting(const std::string &address)
+		: call(address), words(call.end.pd(), 4096, atomic_rights)
 	{
-		rdma_conn_param parameters = connection_parameters();
-
-		peer.emplace(listener.address());
-		peer->say(raw::Request{}.frame());
-		end.emplace(listener.next_request(), QpOptions{});
-		words.emplace(end->pd(), 4096, atomic_rights);
-		if (rdma_accept(end->id(), &parameters))
-			fail("rdma_accept", errno);
-		expect_event(listener.channel(), RDMA_CM_EVENT_ESTABLISHED);
-		require(peer->hear(20).size() == 20, "the request is answered");
 	}
 
 	/* An Atomic Request for the first word, RFC 7306 section 5.2.1. */
@@ -434,8 +425,8 @@ struct RawSetting {
 		using namespace raw;
 
 		return fpdu(Untagged{ .rdmap = 0x4a, .queue = 1, .msn = msn }.ulpdu(
-			be32(operation) + be32(0xabcd0000 + msn) + be32(words->mr()->rkey) +
-			be64(words->address()) + be64(data) + be64(mask) + be64(compare) +
+			be32(operation) + be32(0xabcd0000 + msn) + be32(words.mr()->rkey) +
+			be64(words.address()) + be64(data) + be64(mask) + be64(compare) +
 			be64(compare_mask)));
 	}
 
@@ -448,13 +439,12 @@ struct RawSetting {
 		Octets expected = fpdu(Untagged{ .rdmap = 0x4b, .queue = 3, .msn = msn }.ulpdu(
 			be32(0xabcd0000 + request_msn) + be64(original)));
 
-		require(peer->hear(expected.size()) == expected, "the response is right", where);
+		require(call.peer.hear(expected.size()) == expected, "the response is right",
+			where);
 	}
 
-	Listener listener;
-	std::optional<raw::Peer> peer;
-	std::optional<End> end;
-	std::optional<Buffer> words;
+	raw::Call call;
+	Buffer words;
 };
 
 void masked_forms(const std::string &address)
@@ -462,17 +452,18 @@ void masked_forms(const std::string &address)
 	constexpr std::uint64_t ones = ~std::uint64_t{ 0 };
 	RawSetting setting(address);
 
-	word(*setting.words) = ones;
-	setting.peer->say(setting.request(1, 0, 0x0000000100000001, 0x8000000080000000, 0, ones));
+	word(setting.words) = ones;
+	setting.call.peer.say(
+		setting.request(1, 0, 0x0000000100000001, 0x8000000080000000, 0, ones));
 	setting.expect_response(1, 1, ones);
-	require(word(*setting.words) == 0, "each field wraps around by itself");
-	word(*setting.words) = 0x1122334455667788;
-	setting.peer->say(setting.request(2, 2, ones, 0xff00, 0x88, 0xff));
+	require(word(setting.words) == 0, "each field wraps around by itself");
+	word(setting.words) = 0x1122334455667788;
+	setting.call.peer.say(setting.request(2, 2, ones, 0xff00, 0x88, 0xff));
 	setting.expect_response(2, 2, 0x1122334455667788);
-	require(word(*setting.words) == 0x112233445566ff88, "the bits of the mask are swapped");
-	setting.peer->say(setting.request(3, 2, 0, ones, 0x99, 0xff));
+	require(word(setting.words) == 0x112233445566ff88, "the bits of the mask are swapped");
+	setting.call.peer.say(setting.request(3, 2, 0, ones, 0x99, 0xff));
 	setting.expect_response(3, 3, 0x112233445566ff88);
-	require(word(*setting.words) == 0x112233445566ff88, "nothing is swapped");
+	require(word(setting.words) == 0x112233445566ff88, "nothing is swapped");
 }
 
 /* Reads and atomics have one queue and one sequence of numbers, their responses do not. */
@@ -482,18 +473,19 @@ void answered_in_order(const std::string &address)
 	RawSetting setting(address);
 	auto read = [&setting](std::uint32_t msn) {
 		return fpdu(Untagged{ .rdmap = 0x41, .queue = 1, .msn = msn }.ulpdu(
-			be32(7) + be64(msn) + be32(4) + be32(setting.words->mr()->rkey) +
-			be64(setting.words->address() + 64)));
+			be32(7) + be64(msn) + be32(4) + be32(setting.words.mr()->rkey) +
+			be64(setting.words.address() + 64)));
 	};
 	auto expect_read = [&setting](std::uint32_t msn) {
 		Octets expected =
 			fpdu(Tagged{ .rdmap = 0x42, .stag = 7, .offset = msn }.ulpdu(be32(0)));
 
-		require(setting.peer->hear(expected.size()) == expected, "a Read Response comes");
+		require(setting.call.peer.hear(expected.size()) == expected,
+			"a Read Response comes");
 	};
 
-	setting.peer->say(read(1) + setting.request(2, 0, 1, 0, 0, 0) + read(3) +
-			  setting.request(4, 0, 1, 0, 0, 0));
+	setting.call.peer.say(read(1) + setting.request(2, 0, 1, 0, 0, 0) + read(3) +
+			      setting.request(4, 0, 1, 0, 0, 0));
 	expect_read(1);
 	setting.expect_response(1, 2, 0);
 	expect_read(3);
@@ -505,10 +497,10 @@ void unknown_operations(const std::string &address)
 	for (std::uint32_t operation : { 1, 3, 15 }) {
 		RawSetting setting(address);
 
-		setting.peer->say(setting.request(1, operation, 1, 0, 0, 0));
-		require(setting.peer->hear_terminate() == raw::Terminate{ 0, 2, 6 },
+		setting.call.peer.say(setting.request(1, operation, 1, 0, 0, 0));
+		require(setting.call.peer.hear_terminate() == raw::Terminate{ 0, 2, 6 },
 			std::format("operation {} is answered with 0/2/6", operation));
-		require(setting.words->is_zero(), "nothing was done");
+		require(setting.words.is_zero(), "nothing was done");
 	}
 }
 

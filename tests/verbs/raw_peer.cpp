@@ -179,4 +179,25 @@ void Peer::abort()
 	fd_ = -1;
 }
 
+/* The application's end, once the peer has asked for the connection. */
+static rdma::End answer(rdma::Listener &listener, Peer &peer, const rdma::QpOptions &options)
+{
+	rdma_conn_param parameters = rdma::connection_parameters();
+
+	peer.say(Request{}.frame());
+
+	rdma::End end(listener.next_request(), options);
+
+	if (rdma_accept(end.id(), &parameters))
+		rdma::fail("rdma_accept", errno);
+	rdma::expect_event(listener.channel(), RDMA_CM_EVENT_ESTABLISHED);
+	rdma::require(peer.hear(20).size() == 20, "the request is answered");
+	return end;
+}
+
+Call::Call(const std::string &address, const rdma::QpOptions &options)
+	: listener(address), peer(listener.address()), end(answer(listener, peer, options))
+{
+}
+
 } /* namespace raw */

@@ -89,4 +89,13 @@ private:
 	int fd_;
 };
 
+/* A peer that has called, as it should, and the end of the application that it called. */
+struct Call {
+	explicit Call(const std::string &address, const rdma::QpOptions &options = {});
+
+	rdma::Listener listener;
+	Peer peer;
+	rdma::End end;
+};
+
 } /* namespace raw */

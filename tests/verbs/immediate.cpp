@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Writes with immediate data: they arrive, and a receive completes that says so. */
+#include "cases.hpp"
+#include "raw_peer.hpp"
+
+#include <arpa/inet.h>
+
+#include <cerrno>
+#include <format>
+#include <optional>
+
+using namespace rdma;
+using raw::operator+;
+
+namespace
+{
+
+constexpr std::uint32_t room = 1 << 18;
+
+/* a writes to b's memory; what b receives into is another. */
+struct Setting {
+	explicit Setting(const std::string &address, const QpOptions &b_options = {})
+		: pair(address, { .inline_data = 128 }, b_options), a(pair.a()), b(pair.b()),
+		  from(a.pd(), room), to(b.pd(), room), receives(b.pd(), 4096)
+	{
+		from.fill(1);
+	}
+
+	ibv_send_wr request(ibv_sge &sge, std::uint32_t immediate)
+	{
+		ibv_send_wr wr = {};
+
+		wr.wr_id = immediate;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr.send_flags = IBV_SEND_SIGNALED;
+		wr.imm_data = htonl(immediate);
+		wr.wr.rdma = { to.address(), to.mr()->rkey };
+		return wr;
+	}
+
+	void write(std::uint32_t length, std::uint32_t immediate, unsigned int more_flags = 0)
+	{
+		ibv_sge sge = from.sge(0, length);
+		ibv_send_wr wr = request(sge, immediate);
+
+		wr.send_flags |= more_flags;
+		if (int err = a.post(wr))
+			fail("ibv_post_send", err);
+	}
+
+	Pair pair;
+	End &a;
+	End &b;
+	Buffer from;
+	Buffer to;
+	Buffer receives;
+};
+
+void expect_immediate(ibv_cq *cq, std::uint64_t wr_id, std::uint32_t length,
+		      std::uint32_t immediate, Where where = Where::current())
+{
+	ibv_wc wc = expect_completion(cq, IBV_WC_SUCCESS, wr_id, where);
+
+	require(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM, "it is a write with immediate", where);
+	require(wc.wc_flags == IBV_WC_WITH_IMM && ntohl(wc.imm_data) == immediate,
+		std::format("the immediate data is {:#x}", immediate), where);
+	require(wc.byte_len == length, std::format("{} octets were written", length), where);
+}
+
+void all_sizes(const std::string &address)
+{
+	Setting setting(address);
+	std::uint32_t immediate = 0xdeadbee0;
+
+	for (std::uint32_t size : { 0u, 1u, 8u, 1448u, 4096u, 65483u, 65536u, room }) {
+		setting.b.receive(setting.receives.sge(0, 64), size);
+		setting.write(size, ++immediate);
+
+		ibv_wc wc = expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, immediate);
+
+		require(wc.opcode == IBV_WC_RDMA_WRITE, "the writer has written");
+		expect_immediate(setting.b.recv_cq(), size, size, immediate);
+		require(setting.to.holds(1, 0, size), "the data was there before");
+		std::ranges::fill(setting.to.bytes(), 0);
+	}
+	require(setting.receives.is_zero(), "the receives' memory is untouched");
+}
+
+/* What counts is the write that carries the immediate data, not those before it. */
+void among_others(const std::string &address)
+{
+	Setting setting(address);
+
+	for (std::uint32_t i = 0; i < 5; i++) {
+		std::uint64_t offset = std::uint64_t{ i } * 64;
+
+		for (std::uint64_t n = 0; n < 4; n++)
+			setting.b.receive(setting.receives.sge(offset, 64), n);
+		setting.a.send(setting.from.sge(0, 16), 0);
+		setting.a.write(setting.from.sge(0, 5000), setting.to.address(),
+				setting.to.mr()->rkey);
+		setting.write(300, 7 * i);
+		setting.a.send(setting.from.sge(0, 16), 0);
+		setting.write(0, 7 * i + 1);
+
+		for (std::uint64_t n = 0; n < 4; n++) {
+			if (n % 2) {
+				expect_immediate(setting.b.recv_cq(), n, n == 1 ? 300 : 0,
+						 7 * i + static_cast<std::uint32_t>(n / 2));
+				continue;
+			}
+
+			ibv_wc wc = expect_completion(setting.b.recv_cq(), IBV_WC_SUCCESS, n);
+
+			require(wc.opcode == IBV_WC_RECV && wc.byte_len == 16 && !wc.wc_flags,
+				"a send is a send");
+		}
+		for (int n = 0; n < 5; n++)
+			next_completion(setting.a.send_cq());
+	}
+}
+
+void inline_write(const std::string &address)
+{
+	Setting setting(address);
+
+	setting.b.receive(setting.receives.sge(0, 64), 1);
+	setting.write(100, 5, IBV_SEND_INLINE);
+	expect_immediate(setting.b.recv_cq(), 1, 100, 5);
+	require(setting.to.holds(1, 0, 100), "the data is there");
+}
+
+/* Nothing is placed in it, so it needs no memory. */
+void empty_receive(const std::string &address)
+{
+	Setting setting(address);
+	ibv_recv_wr wr = { 9, nullptr, nullptr, 0 };
+
+	require(!setting.b.post(wr), "a receive without SGE is taken");
+	setting.write(100, 5);
+	expect_immediate(setting.b.recv_cq(), 9, 100, 5);
+}
+
+void late_receive(const std::string &address)
+{
+	Setting setting(address);
+
+	for (std::uint32_t i = 0; i < 5; i++) {
+		setting.write(64, i);
+		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, i);
+		expect_no_completion(setting.b.recv_cq());
+		setting.b.receive(setting.receives.sge(0, 64), i);
+		expect_immediate(setting.b.recv_cq(), i, 64, i);
+	}
+}
+
+void shared_receives(const std::string &address)
+{
+	Pair probe(address);
+	Pd pd(ibv_alloc_pd(probe.b().id()->verbs));
+	ibv_srq_init_attr attr = { nullptr, { 16, 1, 0 } };
+	Srq srq(ibv_create_srq(pd.get(), &attr));
+	Setting setting(address, { .srq = srq.get() });
+
+	for (std::uint32_t i = 0; i < 16; i++) {
+		ibv_sge sge = setting.receives.sge(0, 64);
+		ibv_recv_wr wr = { i, nullptr, &sge, 1 };
+		ibv_recv_wr *bad;
+
+		require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "the receive is taken");
+		setting.write(i, i);
+		expect_immediate(setting.b.recv_cq(), i, i, i);
+	}
+}
+
+void solicited(const std::string &address)
+{
+	Setting setting(address, { .notify = true });
+	ibv_cq *cq = setting.b.recv_cq();
+	void *context;
+
+	setting.b.receive(setting.receives.sge(0, 64), 1);
+	setting.b.receive(setting.receives.sge(0, 64), 2);
+	require(!ibv_req_notify_cq(cq, 1), "the queue is armed");
+	setting.write(8, 1);
+	expect_immediate(cq, 1, 8, 1);
+	require(!wait_readable(setting.b.channel()->fd, 100), "a plain one raises no event");
+	setting.write(8, 2, IBV_SEND_SOLICITED);
+	require(wait_readable(setting.b.channel()->fd, 10000), "a solicited one does");
+	require(!ibv_get_cq_event(setting.b.channel(), &cq, &context), "the event is there");
+	ibv_ack_cq_events(cq, 1);
+	expect_immediate(cq, 2, 8, 2);
+}
+
+/* Without the write there is no immediate data. */
+void write_without_right(const std::string &address)
+{
+	Setting setting(address);
+	Buffer other(setting.b.pd(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+	ibv_sge sge = setting.from.sge(0, 64);
+	ibv_send_wr wr = setting.request(sge, 5);
+
+	wr.wr.rdma = { other.address(), other.mr()->rkey };
+	setting.b.receive(setting.receives.sge(0, 64), 1);
+	require(!setting.a.post(wr), "the request is taken");
+	expect_completion(setting.b.recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
+	setting.pair.expect_disconnect();
+	require(other.is_zero(), "nothing was written");
+}
+
+/* iWARP has no message that is a Send and carries immediate data, too. */
+void send_refused(const std::string &address)
+{
+	Setting setting(address);
+	ibv_sge sge = setting.from.sge(0, 8);
+	ibv_send_wr wr = setting.request(sge, 5);
+
+	wr.opcode = IBV_WR_SEND_WITH_IMM;
+	require(setting.a.post(wr) == EOPNOTSUPP, "the post is refused");
+	setting.pair.expect_alive();
+}
+
+/* Immediate Data of a peer, RFC 7306 section 6. */
+raw::Octets immediate(std::size_t octets, std::uint32_t msn = 1, std::uint8_t ddp = 0x41,
+		      std::uint32_t offset = 0)
+{
+	raw::Octets data = raw::be32(0x01020304) + raw::be64(0);
+
+	data.resize(octets);
+	return raw::fpdu(
+		raw::Untagged{ .ddp = ddp, .rdmap = 0x48, .msn = msn, .offset = offset }.ulpdu(
+			data));
+}
+
+/* A peer may send it without a Write. */
+void alone(const std::string &address)
+{
+	raw::Call call(address);
+	Buffer into(call.end.pd(), 64);
+
+	for (std::uint32_t msn = 1; msn < 4; msn++) {
+		call.end.receive(into.sge(0, 64), msn);
+		call.peer.say(immediate(8, msn));
+		expect_immediate(call.end.recv_cq(), msn, 0, 0x01020304);
+	}
+	require(into.is_zero(), "it is not placed");
+}
+
+void expect_terminate(const std::string &address, const raw::Octets &octets,
+		      raw::Terminate expected, Where where = Where::current())
+{
+	raw::Call call(address);
+	Buffer into(call.end.pd(), 64);
+
+	call.end.receive(into.sge(0, 64), 1);
+	call.peer.say(octets);
+	require(call.peer.hear_terminate() == expected,
+		std::format("the answer is {}/{}/{}", expected.layer, expected.type, expected.code),
+		where);
+	expect_completion(call.end.recv_cq(), IBV_WC_WR_FLUSH_ERR, 1, where);
+}
+
+void malformed(const std::string &address)
+{
+	for (std::size_t octets : { 0, 7, 9, 12 })
+		expect_terminate(address, immediate(octets), { 0, 2, 0xff });
+	expect_terminate(address, immediate(8, 1, 0x01), { 0, 2, 0xff });
+	expect_terminate(address, immediate(8, 1, 0x41, 8), { 1, 2, 4 });
+	expect_terminate(address, immediate(8, 2), { 1, 2, 3 });
+}
+
+/* A Send has begun, and its receive is not free for what comes in between. */
+void amid_a_send(const std::string &address)
+{
+	raw::Octets first = raw::fpdu(raw::Untagged{ .ddp = 0x01 }.ulpdu(raw::be64(0)));
+
+	expect_terminate(address, first + immediate(8), { 1, 2, 3 });
+}
+
+const cases::Case all[] = {
+	{ "writes with immediate of all sizes", all_sizes },
+	{ "writes with immediate, writes and sends in order", among_others },
+	{ "an inline write with immediate", inline_write },
+	{ "a receive without memory takes immediate data", empty_receive },
+	{ "immediate data waits for a late receive", late_receive },
+	{ "immediate data takes receives of an SRQ", shared_receives },
+	{ "immediate data can be solicited", solicited },
+	{ "a write that fails brings no immediate data", write_without_right },
+	{ "a send with immediate is refused", send_refused },
+	{ "immediate data without a write", alone },
+	{ "malformed immediate data is answered with its code", malformed },
+	{ "immediate data amid a send ends the connection", amid_a_send },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
