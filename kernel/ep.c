@@ -262,7 +262,7 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 	if (attached && cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
 		xiw_tx_terminate(&ep->rest, cause,
 				 ep->qp->rx.fault_known ? &ep->qp->rx.fault : NULL,
-				 ep->qp->tx.crc);
+				 &ep->qp->tx.framing);
 		xiw_stat_inc(ep->dev, XIW_STAT_TX_TERMINATES);
 	}
 	release_sock(ep->sk);
@@ -430,8 +430,13 @@ static void ep_refuse_reply(struct xiw_ep *ep, int err)
 	enum xiw_cause cause = err == -EMSGSIZE ? XIW_BAD_IRD :
 			       err == -EOPNOTSUPP ? XIW_BAD_RTR : XIW_SETUP_FAILED;
 
+	struct xiw_framing framing = {
+		.crc = ep->ours.crc || ep->theirs.crc,
+		.markers = ep->theirs.markers,
+	};
+
 	if (err != -EPROTO)
-		xiw_tx_terminate(&ep->rest, cause, NULL, ep->ours.crc || ep->theirs.crc);
+		xiw_tx_terminate(&ep->rest, cause, NULL, &framing);
 	xiw_ep_finish(ep, err, XIW_OK);
 }
 

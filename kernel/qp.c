@@ -203,7 +203,7 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 
 	qp->tx = (struct xiw_tx){
 		.cur = cur,
-		.crc = terms->crc,
+		.framing = { .crc = terms->crc, .markers = terms->tx_markers },
 		.hold = hold,
 		.blocked = hold,
 	};

@@ -164,6 +164,18 @@ static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
 }
 
 /**
+ * struct xiw_framing - how FPDUs are made
+ * @crc: CRCs are generated
+ * @markers: the peer wants markers
+ * @sent: octets since the stream began, mod 2^32
+ */
+struct xiw_framing {
+	bool	crc;
+	bool	markers;
+	u32	sent;
+};
+
+/**
  * struct xiw_tx - transmit progress
  * @batch: what TCP has not yet taken
  * @running: a run is under way; set while TCP may call back into us
@@ -177,7 +189,7 @@ static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
  * @mulpdu: longest ULPDU now
  * @full_fpdu: octets of an FPDU that fills a segment; 0 if none can
  * @phase: octets staged since the last segment boundary that we know
- * @crc: CRCs are generated
+ * @framing: how FPDUs are made
  * @hold: responder: nothing may be sent before the first FPDU came (RFC 5044 section 7.1.2)
  * @responses: the responses' turn
  * @blocked: waits for an event other than a doorbell
@@ -195,7 +207,7 @@ struct xiw_tx {
 	u16			mulpdu;
 	u16			full_fpdu;
 	u32			phase;
-	bool			crc;
+	struct xiw_framing	framing;
 	bool			hold;
 	bool			responses;
 	bool			blocked;

@@ -5,6 +5,7 @@
 #include <net/tcp.h>
 
 #include "atomic.h"
+#include "marker.h"
 #include "mem.h"
 #include "opcode.h"
 #include "place.h"
@@ -56,9 +57,9 @@ struct tx_fpdu {
  * One FPDU
  */
 
-/* Adds pad and CRC and files the FPDU with its batch. */
+/* Adds pad, markers and CRC and files the FPDU with its batch. */
 static bool tx_fpdu_finish(struct xiw_stage *stage, struct xiw_batch *batch,
-			   struct tx_fpdu *fpdu, bool crc)
+			   struct tx_fpdu *fpdu, struct xiw_framing *framing)
 {
 	u32 ulpdu_len = fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head);
 	u32 pad = xiw_fpdu_pad(ulpdu_len);
@@ -68,11 +69,20 @@ static bool tx_fpdu_finish(struct xiw_stage *stage, struct xiw_batch *batch,
 	head->ulpdu_len = cpu_to_be16(ulpdu_len);
 	memset(fpdu->at, 0, pad);
 	fpdu->at += pad;
-	if (crc)
+	if (unlikely(framing->markers))
+		fpdu->at = fpdu->start + xiw_markers_insert(fpdu->start, fpdu->at - fpdu->start,
+							    framing->sent);
+	if (framing->crc)
 		sum = cpu_to_le32(~crc32c(~0, fpdu->start, fpdu->at - fpdu->start));
 	memcpy(fpdu->at, &sum, MPA_CRC_LEN);
 	fpdu->at += MPA_CRC_LEN;
+	framing->sent += fpdu->at - fpdu->start;
 	return xiw_stage_commit(stage, batch, fpdu->at - fpdu->start);
+}
+
+static u32 tx_markers_max(const struct xiw_framing *framing, u32 len)
+{
+	return unlikely(framing->markers) ? xiw_markers_max(len) : 0;
 }
 
 /*
@@ -110,15 +120,19 @@ static int tx_fpdu_begin(struct tx_run *run, struct tx_fpdu *fpdu, u32 hdr_len, 
 	struct xiw_tx *tx = &run->qp->tx;
 	u32 ulpdu_len = min(hdr_len + *payload, (u32)tx->mulpdu);
 	u32 want = xiw_fpdu_len(ulpdu_len);
+	u32 room;
 
 	if (tx_must_align(run, want) || tx->batch.num == XIW_TX_PIECES)
 		return TX_CUT;
-	fpdu->start = xiw_stage_room(&run->stage, min_t(u32, want, TX_KEEP_WHOLE), &want);
+	want += tx_markers_max(&tx->framing, want);
+	room = want;
+	fpdu->start = xiw_stage_room(&run->stage, min_t(u32, want, TX_KEEP_WHOLE), &room);
 	if (!fpdu->start)
 		return -ENOMEM;
 	fpdu->at = fpdu->start + sizeof(struct xiw_fpdu_head);
-	if (want < xiw_fpdu_len(ulpdu_len))	/* the pages end before */
-		ulpdu_len = want - sizeof(struct xiw_fpdu_head) - MPA_CRC_LEN - 3;
+	if (room < want)	/* the pages end before */
+		ulpdu_len = room - tx_markers_max(&tx->framing, room) -
+			    sizeof(struct xiw_fpdu_head) - MPA_CRC_LEN - 3;
 	*payload = ulpdu_len - hdr_len;
 	return TX_STAGED;
 }
@@ -129,14 +143,15 @@ static void tx_fpdu_end(struct tx_run *run, struct tx_fpdu *fpdu)
 	struct xiw_tx *tx = &qp->tx;
 	u32 len;
 
+	trace_xiw_tx_fpdu(qp->qpn, fpdu->start,
+			  xiw_fpdu_len(fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head)));
 	/* There is a free entry: tx_fpdu_begin() looked. */
-	tx_fpdu_finish(&run->stage, &tx->batch, fpdu, tx->crc);
+	tx_fpdu_finish(&run->stage, &tx->batch, fpdu, &tx->framing);
 	len = fpdu->at - fpdu->start;
 	run->staged += len;
 	if (len != tx->full_fpdu)
 		tx->phase += len;
 	xiw_stat_inc(qp->dev, XIW_STAT_TX_FPDUS);
-	trace_xiw_tx_fpdu(qp->qpn, fpdu->start, len);
 }
 
 static void tx_put_tagged(struct tx_fpdu *fpdu, u8 opcode, bool last, u32 stag, u64 to)
@@ -554,14 +569,17 @@ static int tx_fill(struct tx_run *run)
 }
 
 /*
- * Adapts to what the path carries now: MULPDU = EMSS - (6 + EMSS mod 4), RFC 5044 section 4.5.
- * Such an FPDU fills a segment unless EMSS is no multiple of 4.
+ * Adapts to what the path carries now: MULPDU = EMSS - (6 + EMSS mod 4), RFC 5044 section 4.5,
+ * less 4 * ceil(EMSS / 512) with markers. Such an FPDU fills a segment unless EMSS is no multiple
+ * of 4, or it has markers, whose number changes.
  */
 static void tx_measure_path(struct xiw_tx *tx, const struct sock *sk)
 {
 	u32 emss = READ_ONCE(tcp_sk(sk)->mss_cache);
 	u32 overhead = sizeof(struct xiw_fpdu_head) + MPA_CRC_LEN;
 
+	if (unlikely(tx->framing.markers))
+		overhead += DIV_ROUND_UP(emss, MPA_MARKER_SPACING) * sizeof(struct xiw_mpa_marker);
 	tx->mulpdu = clamp((emss & ~3) - overhead, MPA_MIN_MULPDU, MPA_MAX_ULPDU);
 	tx->full_fpdu = xiw_fpdu_len(tx->mulpdu) == emss && emss <= TX_KEEP_WHOLE ? emss : 0;
 }
@@ -680,9 +698,9 @@ int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 }
 
 int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
-		     const struct xiw_headers *fault, bool crc)
+		     const struct xiw_headers *fault, struct xiw_framing *framing)
 {
-	u32 want = sizeof(struct xiw_fpdu_head) + XIW_TERMINATE_MAX + 3 + MPA_CRC_LEN;
+	u32 want = xiw_fpdu_len(XIW_TERMINATE_MAX) + xiw_markers_max(XIW_TERMINATE_MAX);
 	struct xiw_stage stage;
 	struct tx_fpdu fpdu;
 	int ret = -ENOMEM;
@@ -692,7 +710,7 @@ int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
 	if (fpdu.start) {
 		fpdu.at = fpdu.start + sizeof(struct xiw_fpdu_head);
 		fpdu.at += xiw_terminate_build(fpdu.at, cause, fault);
-		if (tx_fpdu_finish(&stage, batch, &fpdu, crc))
+		if (tx_fpdu_finish(&stage, batch, &fpdu, framing))
 			ret = 0;
 	}
 	xiw_stage_end(&stage);

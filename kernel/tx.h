@@ -51,11 +51,11 @@ int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr);
  * @batch: where to; a free entry must be there
  * @cause: why
  * @fault: headers of the faulty FPDU, or NULL
- * @crc: CRCs are on
+ * @framing: of the stream
  *
  * Return: 0 or -ENOMEM.
  */
 int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
-		     const struct xiw_headers *fault, bool crc);
+		     const struct xiw_headers *fault, struct xiw_framing *framing);
 
 #endif /* XIW_TX_H */

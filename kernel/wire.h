@@ -70,6 +70,15 @@ static inline __u32 xiw_fpdu_len(__u32 ulpdu_len)
 	       xiw_fpdu_pad(ulpdu_len) + MPA_CRC_LEN;
 }
 
+#define MPA_MARKER_SPACING	512	/* from marker to marker */
+
+/* Marker, RFC 5044 section 4.3: before the first FPDU of the stream, then every 512 octets. */
+struct xiw_mpa_marker {
+	__be16	reserved;
+	__be16	fpduptr;	/* octets from the FPDU's ULPDU_Length to this marker */
+} __packed;
+static_assert(sizeof(struct xiw_mpa_marker) == 4, "RFC 5044 4.3");
+
 /*
  * DDP: direct data placement, RFC 5041 section 4
  */
