@@ -99,13 +99,17 @@ static void place_read_done(struct xiw_qp *qp, const struct xiw_read *read)
 	qp->rx.kick = true;
 }
 
-/* The sink of a Read is reachable for its peer by this Response only, so it needs local rights. */
+/*
+ * The sink of a Read is reachable for its peer by this Response only, so it needs local rights.
+ * Segments come in any order of TO (RFC 5041 section 5.3); the last one completes the sum.
+ */
 static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 len,
 				      struct xiw_cursor *payload)
 {
 	bool last = hdr->ctrl.ddp & DDP_LAST;
 	struct xiw_read *read;
 	enum xiw_cause cause;
+	u64 offset;
 
 	if (!qp->reads.used)
 		return XIW_UNEXPECTED_RESPONSE;
@@ -118,10 +122,11 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
 	if (len) {
 		if (be32_to_cpu(hdr->tagged.stag) != read->sink.lkey)
 			return XIW_BAD_STAG;
-		if (be64_to_cpu(hdr->tagged.to) != read->sink.addr + read->placed)
+		offset = be64_to_cpu(hdr->tagged.to) - read->sink.addr;
+		if (offset > read->sink.length - len)
 			return XIW_BAD_BOUNDS;
 		cause = place_tagged_fault(place_copy(qp, payload, read->sink.lkey,
-						      read->sink.addr + read->placed, len,
+						      read->sink.addr + offset, len,
 						      IB_ACCESS_LOCAL_WRITE));
 		if (unlikely(cause))
 			return cause;
