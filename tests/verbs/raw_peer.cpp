@@ -2,14 +2,17 @@
 /* A peer that is a plain TCP socket, and the frames that it says right or wrong things with. */
 #include "raw_peer.hpp"
 
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <format>
 
 namespace raw
 {
@@ -18,6 +21,21 @@ Octets operator+(Octets first, const Octets &second)
 {
 	first.insert(first.end(), second.begin(), second.end());
 	return first;
+}
+
+static Octets::const_iterator at(const Octets &octets, std::size_t place)
+{
+	return octets.begin() + static_cast<std::ptrdiff_t>(place);
+}
+
+Octets first(const Octets &octets, std::size_t count)
+{
+	return Octets(octets.begin(), at(octets, count));
+}
+
+Octets after(const Octets &octets, std::size_t count)
+{
+	return Octets(at(octets, count), octets.end());
 }
 
 static Octets big_endian(std::uint64_t value, unsigned int octets)
@@ -44,19 +62,44 @@ Octets be64(std::uint64_t value)
 	return big_endian(value, 8);
 }
 
+static constexpr auto crc_table = [] {
+	std::array<std::uint32_t, 256> table = {};
+
+	for (std::uint32_t octet = 0; octet < table.size(); octet++) {
+		table[octet] = octet;
+		for (int bit = 0; bit < 8; bit++)
+			table[octet] = table[octet] >> 1 ^ (table[octet] & 1 ? 0x82f63b78 : 0);
+	}
+	return table;
+}();
+
 std::uint32_t crc32c(std::span<const std::uint8_t> octets)
 {
 	std::uint32_t crc = ~0u;
 
-	for (std::uint8_t octet : octets) {
-		crc ^= octet;
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
-	}
+	for (std::uint8_t octet : octets)
+		crc = crc >> 8 ^ crc_table[(crc ^ octet) & 0xff];
 	return ~crc;
 }
 
-Octets Request::frame() const
+Octets crc_octets(std::uint32_t crc)
+{
+	Octets octets = be32(crc);
+
+	std::ranges::reverse(octets);
+	return octets;
+}
+
+Octets octets_of(std::uint32_t seed, std::size_t count, std::size_t place)
+{
+	Octets octets(count);
+
+	for (std::size_t i = 0; i < count; i++)
+		octets[i] = rdma::pattern(seed, place + i);
+	return octets;
+}
+
+Octets Frame::octets() const
 {
 	Octets frame(key.begin(), key.end());
 
@@ -66,16 +109,12 @@ Octets Request::frame() const
 	       private_data;
 }
 
-Octets fpdu(const Octets &ulpdu)
+Octets fpdu(const Octets &ulpdu, std::uint8_t pad)
 {
 	Octets frame = be16(static_cast<std::uint16_t>(ulpdu.size())) + ulpdu;
 
-	frame.resize((frame.size() + 3) / 4 * 4);
-
-	Octets crc = be32(crc32c(frame));
-
-	std::ranges::reverse(crc); /* the least significant octet goes first */
-	return frame + crc;
+	frame.resize((frame.size() + 3) / 4 * 4, pad);
+	return frame + crc_octets(crc32c(frame));
 }
 
 Octets Tagged::ulpdu(const Octets &payload) const
@@ -89,17 +128,76 @@ Octets Untagged::ulpdu(const Octets &payload) const
 	       payload;
 }
 
-Peer::Peer(const sockaddr *to) : fd_(socket(to->sa_family, SOCK_STREAM, 0))
+Octets ReadRequest::octets() const
+{
+	return be32(sink_stag) + be64(sink_offset) + be32(size) + be32(source_stag) +
+	       be64(source_offset);
+}
+
+Octets ReadRequest::ulpdu(std::uint32_t msn) const
+{
+	return Untagged{ .rdmap = 0x41, .queue = 1, .msn = msn }.ulpdu(octets());
+}
+
+std::string to_string(const Terminate &terminate)
+{
+	return std::format("{}/{}/{}", terminate.layer, terminate.type, terminate.code);
+}
+
+std::uint64_t Fpdu::field(std::size_t offset, std::size_t count) const
+{
+	std::uint64_t value = 0;
+
+	for (std::size_t i = offset; i < offset + count; i++)
+		value = value << 8 | ulpdu.at(i);
+	return value;
+}
+
+Octets Fpdu::payload() const
+{
+	return after(ulpdu, header_size());
+}
+
+ReadRequest Fpdu::read_request() const
+{
+	return { static_cast<std::uint32_t>(field(18, 4)), field(22, 8),
+		 static_cast<std::uint32_t>(field(30, 4)), static_cast<std::uint32_t>(field(34, 4)),
+		 field(38, 8) };
+}
+
+std::optional<Terminate> Fpdu::terminate() const
+{
+	if (!crc_is_good || ulpdu.size() < 22 || ulpdu[0] != 0x41 || ulpdu[1] != 0x47 ||
+	    invalidate() || queue() != 2 || msn() != 1 || message_offset())
+		return std::nullopt;
+	return Terminate{ ulpdu[18] >> 4, ulpdu[18] & 15, ulpdu[19] };
+}
+
+static int open_socket(int family, int segment_size)
+{
+	int fd = socket(family, SOCK_STREAM, 0);
+	int on = 1; /* accepted ones inherit it: each say() is a segment */
+
+	if (fd < 0)
+		rdma::fail("socket", errno);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (segment_size)
+		setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment_size, sizeof(segment_size));
+	return fd;
+}
+
+Peer::Peer(const sockaddr *to, int segment_size) : fd_(open_socket(to->sa_family, segment_size))
 {
 	socklen_t length = to->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 
-	if (fd_ < 0 || connect(fd_, to, length))
+	if (connect(fd_, to, length))
 		rdma::fail("connect", errno);
 }
 
 Peer::~Peer()
 {
-	close(fd_);
+	if (fd_ >= 0)
+		close(fd_);
 }
 
 /* A peer that has hung up already is what some cases are about, no fault. */
@@ -116,9 +214,6 @@ void Peer::say(std::span<const std::uint8_t> octets)
 
 void Peer::say_slowly(std::span<const std::uint8_t> octets)
 {
-	int on = 1;
-
-	setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	for (std::size_t i = 0; i < octets.size(); i++)
 		say(octets.subspan(i, 1));
 }
@@ -152,22 +247,68 @@ bool Peer::is_hung_up(int timeout_ms)
 	return rdma::wait_readable(fd_, timeout_ms) && recv(fd_, &octet, 1, 0) <= 0;
 }
 
-std::optional<Terminate> Peer::hear_terminate()
+std::optional<Frame> Peer::hear_frame()
 {
-	Octets length = hear(2);
+	Octets header = hear(20);
+
+	if (header.size() < 20)
+		return std::nullopt;
+
+	std::size_t length = header[18] << 8 | header[19];
+	Frame frame = { std::string(header.begin(), header.begin() + 16), header[16], header[17],
+			hear(length) };
+
+	if (frame.private_data.size() < length)
+		return std::nullopt;
+	return frame;
+}
+
+std::optional<Fpdu> Peer::hear_fpdu(int timeout_ms)
+{
+	Octets length = hear(2, timeout_ms);
 
 	if (length.size() < 2)
 		return std::nullopt;
 
 	std::size_t ulpdu = length[0] << 8 | length[1];
-	Octets frame = length + hear((2 + ulpdu + 3) / 4 * 4 - 2);
-	Octets crc = hear(4), expected = be32(crc32c(frame));
+	std::size_t covered = (2 + ulpdu + 3) / 4 * 4;
+	Fpdu fpdu = { .octets = length + hear(covered + 4 - 2, timeout_ms) };
 
-	std::ranges::reverse(expected);
-	if (ulpdu < 22 || frame.size() < 2 + ulpdu || crc != expected || frame[2] != 0x41 ||
-	    frame[3] != 0x47 || frame[11] != 2 || !is_hung_up())
+	if (fpdu.octets.size() < covered + 4)
 		return std::nullopt;
-	return Terminate{ frame[20] >> 4, frame[20] & 15, frame[21] };
+
+	fpdu.ulpdu = first(after(fpdu.octets, 2), ulpdu);
+	fpdu.pad = after(first(fpdu.octets, covered), 2 + ulpdu);
+	fpdu.crc_is_good = fpdu.octets == first(fpdu.octets, covered) +
+						  crc_octets(crc32c(first(fpdu.octets, covered)));
+	return fpdu;
+}
+
+std::optional<Terminate> Peer::hear_terminate()
+{
+	auto fpdu = hear_fpdu();
+	auto terminate = fpdu ? fpdu->terminate() : std::nullopt;
+
+	if (!is_hung_up())
+		return std::nullopt;
+	return terminate;
+}
+
+bool Peer::hears_nothing(int time_ms)
+{
+	return !rdma::wait_readable(fd_, time_ms);
+}
+
+bool Peer::hears_end(int timeout_ms)
+{
+	std::uint8_t octet;
+
+	return rdma::wait_readable(fd_, timeout_ms) && !recv(fd_, &octet, 1, 0);
+}
+
+void Peer::end()
+{
+	shutdown(fd_, SHUT_WR);
 }
 
 void Peer::abort()
@@ -177,6 +318,39 @@ void Peer::abort()
 	setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 	close(fd_);
 	fd_ = -1;
+}
+
+Acceptor::Acceptor(const std::string &address, int segment_size)
+{
+	sockaddr_storage at = rdma::parse_address(address, 0);
+
+	fd_ = open_socket(at.ss_family, segment_size);
+	if (bind(fd_, reinterpret_cast<sockaddr *>(&at), sizeof(at)) || listen(fd_, 16))
+		rdma::fail("listen", errno);
+}
+
+Acceptor::~Acceptor()
+{
+	close(fd_);
+}
+
+std::uint16_t Acceptor::port() const
+{
+	sockaddr_storage at = {};
+	socklen_t length = sizeof(at);
+
+	getsockname(fd_, reinterpret_cast<sockaddr *>(&at), &length);
+	/* at the same place in both families */
+	return ntohs(reinterpret_cast<sockaddr_in *>(&at)->sin_port);
+}
+
+Peer Acceptor::accept(int timeout_ms)
+{
+	int fd = rdma::wait_readable(fd_, timeout_ms) ? ::accept(fd_, nullptr, nullptr) : -1;
+
+	if (fd < 0)
+		rdma::fail("nobody connects");
+	return Peer(fd);
 }
 
 /* The application's end, once the peer has asked for the connection. */

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace raw
@@ -15,6 +16,10 @@ using Octets = std::vector<std::uint8_t>;
 
 Octets operator+(Octets first, const Octets &second);
 
+/* the first count octets; all but these */
+Octets first(const Octets &octets, std::size_t count);
+Octets after(const Octets &octets, std::size_t count);
+
 /* value in network order */
 Octets be16(std::uint16_t value);
 Octets be32(std::uint32_t value);
@@ -22,19 +27,29 @@ Octets be64(std::uint64_t value);
 
 std::uint32_t crc32c(std::span<const std::uint8_t> octets);
 
-/* MPA Request, RFC 5044 section 7.1.1. */
-struct Request {
-	std::string key = "MPA ID Req Frame";
+inline const std::string request_key = "MPA ID Req Frame";
+inline const std::string reply_key = "MPA ID Rep Frame";
+
+/* MPA Request or Reply, RFC 5044 section 7.1.1. */
+struct Frame {
+	std::string key = request_key;
 	std::uint8_t flags = 0x40; /* CRC wanted */
 	std::uint8_t revision = 1;
 	Octets private_data = {};
 	std::optional<std::uint16_t> length = {}; /* what the frame says, if not the truth */
 
-	Octets frame() const;
+	Octets octets() const;
+	bool operator==(const Frame &) const = default;
 };
 
 /* An FPDU around a ULPDU, RFC 5044 section 4.1: length, pad and CRC. */
-Octets fpdu(const Octets &ulpdu);
+Octets fpdu(const Octets &ulpdu, std::uint8_t pad = 0);
+
+/* The octets of a CRC as they go over the wire: the least significant one first. */
+Octets crc_octets(std::uint32_t crc);
+
+/* count of octets of a pattern that starts at place */
+Octets octets_of(std::uint32_t seed, std::size_t count, std::size_t place = 0);
 
 /* ULPDUs of DDP and RDMAP, RFC 5041 section 4 and RFC 5040 section 4. */
 struct Tagged {
@@ -57,6 +72,18 @@ struct Untagged {
 	Octets ulpdu(const Octets &payload) const;
 };
 
+struct ReadRequest {
+	std::uint32_t sink_stag = 0xdeadbeef;
+	std::uint64_t sink_offset = 0x1000;
+	std::uint32_t size = 0;
+	std::uint32_t source_stag = 0;
+	std::uint64_t source_offset = 0;
+
+	/* what follows the DDP header */
+	Octets octets() const;
+	Octets ulpdu(std::uint32_t msn = 1) const;
+};
+
 /* What a Terminate says, RFC 5040 section 4.8. */
 struct Terminate {
 	int layer;
@@ -66,11 +93,44 @@ struct Terminate {
 	bool operator==(const Terminate &) const = default;
 };
 
+std::string to_string(const Terminate &terminate);
+
+/* An FPDU as it was heard. Fields are those of the DDP header, and of what follows it. */
+struct Fpdu {
+	Octets octets; /* all of them */
+	Octets ulpdu = {};
+	Octets pad = {};
+	bool crc_is_good = false;
+
+	std::uint64_t field(std::size_t offset, std::size_t octets) const;
+	bool is_tagged() const { return ulpdu.at(0) & 0x80; }
+	bool is_last() const { return ulpdu.at(0) & 0x40; }
+	unsigned int opcode() const { return ulpdu.at(1) & 15; }
+	std::size_t header_size() const { return is_tagged() ? 14 : 18; }
+	Octets payload() const;
+
+	std::uint32_t stag() const { return static_cast<std::uint32_t>(field(2, 4)); }
+	std::uint64_t tagged_offset() const { return field(6, 8); }
+
+	std::uint32_t invalidate() const { return static_cast<std::uint32_t>(field(2, 4)); }
+	std::uint32_t queue() const { return static_cast<std::uint32_t>(field(6, 4)); }
+	std::uint32_t msn() const { return static_cast<std::uint32_t>(field(10, 4)); }
+	std::uint32_t message_offset() const { return static_cast<std::uint32_t>(field(14, 4)); }
+
+	ReadRequest read_request() const;
+	/* if it is a well-formed one */
+	std::optional<Terminate> terminate() const;
+};
+
 class Peer
 {
 public:
-	explicit Peer(const sockaddr *to);
+	/* The segment size is what the peer announces to receive; 0 leaves it to TCP. */
+	explicit Peer(const sockaddr *to, int segment_size = 0);
+	/* an accepted connection */
+	explicit Peer(int fd) : fd_(fd) {}
 	Peer(const Peer &) = delete;
+	Peer(Peer &&from) : fd_(std::exchange(from.fd_, -1)) {}
 	~Peer();
 
 	void say(std::span<const std::uint8_t> octets);
@@ -78,12 +138,36 @@ public:
 	void say_slowly(std::span<const std::uint8_t> octets);
 	/* exactly so many octets; fewer if the stream ends or the time is over */
 	Octets hear(std::size_t count, int timeout_ms = 10000);
+	/* what comes first; nothing if it is not a whole one */
+	std::optional<Frame> hear_frame();
+	std::optional<Fpdu> hear_fpdu(int timeout_ms = 10000);
+	/* nothing comes within the time, and the stream goes on */
+	bool hears_nothing(int time_ms = 100);
+	/* the stream ends as it should, by a FIN, with nothing before it */
+	bool hears_end(int timeout_ms = 10000);
+	/* sends its FIN */
+	void end();
 	/* nothing comes before the stream ends, which it does in time */
 	bool is_hung_up(int timeout_ms = 10000);
 	/* the next FPDU if it is a Terminate with a good CRC, read to the end of the stream */
 	std::optional<Terminate> hear_terminate();
 	/* ends the stream with a RST instead of a FIN */
 	void abort();
+
+private:
+	int fd_;
+};
+
+/* Awaits connections at a port of its own choice. */
+class Acceptor
+{
+public:
+	explicit Acceptor(const std::string &address, int segment_size = 0);
+	Acceptor(const Acceptor &) = delete;
+	~Acceptor();
+
+	std::uint16_t port() const;
+	Peer accept(int timeout_ms = 10000);
 
 private:
 	int fd_;

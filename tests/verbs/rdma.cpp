@@ -58,6 +58,8 @@ Event next_event(rdma_event_channel *channel, int timeout_ms)
 	answer.type = event->event;
 	answer.status = event->status;
 	answer.id = event->id;
+	answer.responder_resources = event->param.conn.responder_resources;
+	answer.initiator_depth = event->param.conn.initiator_depth;
 	if (auto *data = static_cast<const std::uint8_t *>(event->param.conn.private_data))
 		answer.private_data.assign(data, data + event->param.conn.private_data_len);
 	rdma_ack_cm_event(event);
@@ -272,7 +274,7 @@ static Id create_id(rdma_event_channel *channel)
 	return Id(id);
 }
 
-static EventChannel create_channel()
+EventChannel create_event_channel()
 {
 	EventChannel channel(rdma_create_event_channel());
 
@@ -281,8 +283,7 @@ static EventChannel create_channel()
 	return channel;
 }
 
-/* A numeric address with a port. */
-static sockaddr_storage parse_address(const std::string &address, std::uint16_t port)
+sockaddr_storage parse_address(const std::string &address, std::uint16_t port)
 {
 	addrinfo hints = {};
 	addrinfo *info;
@@ -298,7 +299,7 @@ static sockaddr_storage parse_address(const std::string &address, std::uint16_t 
 
 /* Ports of the connection manager's choice may be in use by TCP, of which it knows nothing. */
 Listener::Listener(const std::string &address, std::uint16_t port, int backlog)
-	: channel_(create_channel())
+	: channel_(create_event_channel())
 {
 	sockaddr_storage at = parse_address(address, port);
 	int tries = port ? 1 : 20;
@@ -356,7 +357,7 @@ Pair::Pair(const std::string &address, const QpOptions &options) : Pair(address,
 }
 
 Pair::Pair(const std::string &address, const QpOptions &a, const QpOptions &b)
-	: listener_(address), a_channel_(create_channel())
+	: listener_(address), a_channel_(create_event_channel())
 {
 	rdma_conn_param parameters = connection_parameters();
 

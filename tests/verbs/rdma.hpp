@@ -48,6 +48,11 @@ using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 /* Waits for poll() to report input. False after the deadline. */
 bool wait_readable(int fd, int timeout_ms);
 
+/* A numeric address with a port. */
+sockaddr_storage parse_address(const std::string &address, std::uint16_t port);
+
+EventChannel create_event_channel();
+
 /* What the next event is within the deadline, already acknowledged; -1 if there is none. A
  * connect request comes with its new id and the private data of the peer.
  */
@@ -56,6 +61,8 @@ struct Event {
 	int status = 0;
 	rdma_cm_id *id = nullptr;
 	std::vector<std::uint8_t> private_data;
+	int responder_resources = 0; /* what the peer wants to read at a time */
+	int initiator_depth = 0;     /* what it lets us */
 };
 Event next_event(rdma_event_channel *channel, int timeout_ms = 10000);
 

@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# The device keeps the rules of the RFCs: each requirement of CONFORMANCE.md, one stage or more.
+
+# shellcheck source=tests/netns/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# The programs talk to the device as raw peers, octet by octet.
+names=(golden startup framing markers enhanced ddp rdmap terminate)
+wire=$programs/../wire
+document=$here/../../CONFORMANCE.md
+claims=()
+for name in "${names[@]}"; do
+	while read -r claim; do
+		claims+=("$name: $claim")
+	done < <("$wire/$name" --list)
+done
+
+# Each claim has its line in CONFORMANCE.md, and each line that names a program its claim there; the
+# claims of golden are examples of what others claim.
+all_documented() {
+	printf '%s\n' "${claims[@]}" >"$scratch/claims"
+	expect_equal "$(awk '
+		NR == FNR {
+			sub(":", "", $1)
+			if ($1 != "golden") {
+				program[$1]
+				id[$2]
+				claim[$1, $2]
+			}
+			next
+		}
+		$1 == "|" && $2 ~ /^[A-Z]+-[0-9]+$/ {
+			line[$2]
+			split($0, column, "|")
+			for (n = split(column[4], word, "[ ,]+"); n; n--)
+				if (word[n] in program && !((word[n], $2) in claim))
+					print $2 " has no claim in " word[n]
+		}
+		END {
+			for (one in id)
+				if (!(one in line))
+					print one " has no line"
+		}' "$scratch/claims" "$document")" "" "what is amiss"
+}
+
+plan $((${#claims[@]} + 1))
+setup make_path dummy
+use_path dummy 4
+for claim in "${claims[@]}"; do
+	stage "${claim#*: }" n1 "$wire/${claim%%: *}" "$addr" "${claim#*: }"
+done
+stage "each requirement has its line in CONFORMANCE.md" all_documented
+finish

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Placement and delivery: RFC 5041. */
+#include "stream.hpp"
+
+#include <algorithm>
+#include <format>
+
+using namespace rdma;
+using namespace raw;
+using namespace wire;
+
+namespace
+{
+
+/* These octets of the peer are answered with a Terminate, and nothing of them is placed. */
+void expect_answer(const std::string &address, Role role, Terminate expected, auto octets_for,
+		   const Setup &setup = {}, Where where = Where::current())
+{
+	Stream stream(address, role, setup);
+	Octets octets = octets_for(stream);
+
+	stream.end().receive(stream.memory().sge(100, 10), 1);
+	stream.peer().say(octets);
+	stream.expect_terminate(expected, where);
+	require(stream.memory().is_zero(), "nothing is placed", where);
+}
+
+void expect_answer(const std::string &address, Role role, Terminate expected,
+		   const Untagged &header, const Octets &payload, Where where = Where::current())
+{
+	expect_answer(
+		address, role, expected, [&](Stream &) { return fpdu(header.ulpdu(payload)); }, {},
+		where);
+}
+
+void version(const std::string &address, Role role)
+{
+	for (std::uint8_t version : { 0, 2, 3 }) {
+		std::uint8_t ddp = 0x40 | version;
+
+		expect_answer(address, role, { 1, 2, 6 }, { .ddp = ddp }, octets_of(1, 5));
+		expect_answer(address, role, { 1, 1, 4 }, [version](Stream &stream) {
+			Tagged write = stream.application().write_to();
+
+			write.ddp = 0xc0 | version;
+			return fpdu(write.ulpdu(octets_of(1, 5)));
+		});
+	}
+
+	/* The device's own: see DDP-21. */
+}
+
+void reserved_bits(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	Tagged write = stream.application().write_to();
+
+	write.ddp |= 0x3c;
+	stream.end().receive(stream.memory().sge(100, 10), 1);
+	stream.peer().say(fpdu(write.ulpdu(octets_of(1, 9))));
+	stream.peer().say(fpdu(Untagged{ .ddp = 0x41 | 0x3c }.ulpdu(octets_of(2, 9, 100))));
+	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+	require(stream.memory().holds(1, 0, 9) && stream.memory().holds(2, 100, 9),
+		"both are taken as if the bits were zero");
+}
+
+void tagged_bit_against_opcode(const std::string &address, Role role)
+{
+	expect_answer(address, role, { 0, 2, 6 }, { .rdmap = 0x40 }, octets_of(1, 5));
+	expect_answer(address, role, { 0, 2, 6 }, { .rdmap = 0x42 }, octets_of(1, 5));
+	for (std::uint8_t opcode : { 1, 3, 4, 5, 6 })
+		expect_answer(address, role, { 0, 2, 6 }, [opcode](Stream &stream) {
+			Tagged header = stream.application().write_to();
+
+			header.rdmap = 0x40 | opcode;
+			return fpdu(header.ulpdu(octets_of(1, 28)));
+		});
+}
+
+void last_segment_delivers(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	stream.end().receive(stream.memory().sge(0, 10), 1);
+	stream.peer().say(fpdu(Untagged{ .ddp = 0x01 }.ulpdu(octets_of(1, 5))));
+	stream.expect_alive();
+	require(stream.memory().holds(1, 0, 5), "the first segment is placed");
+	expect_no_completion(stream.end().recv_cq(), 0);
+	stream.peer().say(fpdu(Untagged{ .offset = 5 }.ulpdu(octets_of(1, 5, 5))));
+	require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1).byte_len == 10,
+		"the last one delivers");
+}
+
+/* A Read Request has one segment, which is the last. */
+void read_request_without_last(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	Octets ulpdu = stream.application().read_from(0, 8).ulpdu();
+
+	ulpdu[0] = 0x01;
+	stream.peer().say(fpdu(ulpdu));
+	require(stream.peer().hear_terminate().has_value(), "there is no Response");
+	stream.expect_disconnect();
+}
+
+void queue_number(const std::string &address, Role role)
+{
+	for (std::uint32_t queue : { 4u, 0x80000000u, ~0u })
+		expect_answer(address, role, { 1, 2, 1 }, { .queue = queue }, octets_of(1, 5));
+	for (std::uint32_t queue : { 1, 2, 3 })
+		expect_answer(address, role, { 1, 2, 1 }, { .queue = queue }, octets_of(1, 5));
+	for (std::uint32_t queue : { 0, 2 })
+		expect_answer(address, role, { 1, 2, 1 }, { .rdmap = 0x41, .queue = queue },
+			      ReadRequest{}.octets());
+}
+
+void message_numbers(const std::string &address, Role role)
+{
+	for (std::uint32_t msn : { 0u, 2u, ~0u })
+		expect_answer(address, role, { 1, 2, 3 }, { .msn = msn }, octets_of(1, 5));
+	expect_answer(address, role, { 1, 2, 3 }, { .rdmap = 0x41, .queue = 1, .msn = 2 },
+		      ReadRequest{}.octets());
+	/* Segments of a message have one number. */
+	expect_answer(address, role, { 1, 2, 3 }, [](Stream &) {
+		return fpdu(Untagged{ .ddp = 0x01 }.ulpdu({})) +
+		       fpdu(Untagged{ .msn = 2 }.ulpdu(octets_of(1, 5)));
+	});
+
+	/* A repeated one. */
+	Stream stream(address, role);
+
+	for (std::uint64_t i = 1; i <= 3; i++) {
+		stream.end().receive(stream.memory().sge(0, 10), i);
+		stream.end().send(stream.memory().sge(100, 4), i);
+		require(stream.hear().msn() == i, "the device counts from one");
+	}
+	stream.peer().say(fpdu(Untagged{}.ulpdu({})) + fpdu(Untagged{ .msn = 2 }.ulpdu({})) +
+			  fpdu(Untagged{ .msn = 2 }.ulpdu(octets_of(1, 5))));
+	stream.expect_terminate({ 1, 2, 3 });
+	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 2);
+	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 3);
+}
+
+void no_receive(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	constexpr std::uint32_t receives = 3;
+	Octets said;
+
+	for (std::uint32_t i = 1; i <= receives; i++)
+		stream.end().receive(stream.memory().sge(0, 10), i);
+	for (std::uint32_t i = 1; i <= receives + 1; i++)
+		said = said + fpdu(Untagged{ .msn = i }.ulpdu(octets_of(1, 5)));
+	stream.peer().say(said);
+	for (std::uint32_t i = 1; i <= receives; i++)
+		expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, i);
+	stream.expect_terminate({ 1, 2, 2 });
+}
+
+void message_offset(const std::string &address, Role role)
+{
+	for (std::uint32_t offset : { 11u, 0x80000000u, ~0u })
+		expect_answer(address, role, { 1, 2, 4 }, { .offset = offset }, octets_of(1, 5));
+	expect_answer(address, role, { 1, 2, 4 }, { .rdmap = 0x41, .queue = 1, .offset = 4 },
+		      ReadRequest{}.octets());
+}
+
+void any_order_in_a_message(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	auto segment = [](std::uint8_t ddp, std::uint32_t offset) {
+		return fpdu(
+			Untagged{ .ddp = ddp, .offset = offset }.ulpdu(octets_of(6, 100, offset)));
+	};
+
+	stream.end().receive(stream.memory().sge(0, 300), 1);
+	stream.peer().say(segment(0x01, 100) + segment(0x01, 0) + segment(0x41, 200));
+	require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1).byte_len == 300,
+		"the length is that of the message");
+	require(stream.memory().holds(6, 0, 300), "it is in one piece");
+}
+
+void message_too_long(const std::string &address, Role role)
+{
+	expect_answer(address, role, { 1, 2, 5 }, {}, octets_of(1, 11));
+	expect_answer(address, role, { 1, 2, 5 }, { .offset = 10 }, octets_of(1, 1));
+	/* The sum would wrap in 32 bits. */
+	expect_answer(address, role, { 1, 2, 4 }, { .offset = 0xfffffff0 }, octets_of(1, 32));
+
+	Stream stream(address, role);
+
+	stream.end().receive(stream.memory().sge(0, 10), 1);
+	stream.peer().say(fpdu(Untagged{}.ulpdu(octets_of(1, 10))));
+	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+}
+
+void length_of_a_message(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	std::uint32_t msn = 1;
+
+	/* The last segment may be empty. */
+	for (std::uint32_t tail : { 7u, 1u, 0u }) {
+		stream.end().receive(stream.memory().sge(0, 300), msn);
+		for (std::uint32_t offset : { 0, 100 })
+			stream.peer().say(
+				fpdu(Untagged{ .ddp = 0x01, .msn = msn, .offset = offset }.ulpdu(
+					octets_of(msn, 100, offset))));
+		stream.peer().say(fpdu(
+			Untagged{ .msn = msn, .offset = 200 }.ulpdu(octets_of(msn, tail, 200))));
+		require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, msn).byte_len ==
+				200 + tail,
+			"the length is what the last segment makes it");
+		require(stream.memory().holds(msn, 0, 200 + tail), "all is there");
+		msn++;
+	}
+}
+
+void unknown_stag(const std::string &address, Role role)
+{
+	for (std::uint32_t change : { 1u, 0x100u, 0x80000000u })
+		expect_answer(address, role, { 1, 1, 0 }, [change](Stream &stream) {
+			Tagged write = stream.application().write_to();
+
+			write.stag ^= change;
+			return fpdu(write.ulpdu(octets_of(1, 5)));
+		});
+	expect_answer(address, role, { 1, 1, 0 }, [](Stream &stream) {
+		Buffer gone(stream.end().pd(), 100);
+
+		return fpdu(Tagged{ .stag = gone.mr()->rkey, .offset = gone.address() }.ulpdu(
+			octets_of(1, 5)));
+	});
+}
+
+void bounds(const std::string &address, Role role)
+{
+	struct {
+		std::int64_t offset;
+		std::size_t size;
+	} beyond[] = { { -1, 1 }, { -1, 2 }, { 1000, 1 }, { 999, 2 }, { 0, 1001 }, { 1 << 20, 1 } };
+
+	for (auto [offset, size] : beyond)
+		expect_answer(address, role, { 1, 1, 1 },
+			      [offset, size](Stream &stream) {
+				      auto at = static_cast<std::uint64_t>(offset);
+
+				      return fpdu(stream.application().write_to(at).ulpdu(
+					      octets_of(1, size)));
+			      },
+			      { .memory = 1000 });
+
+	Stream stream(address, role, { .memory = 1000 });
+
+	stream.peer().say(fpdu(stream.application().write_to(1).ulpdu(octets_of(1, 998, 1))));
+	stream.peer().say(fpdu(stream.application().write_to(999).ulpdu(octets_of(1, 1, 999))));
+	stream.peer().say(fpdu(stream.application().write_to(0).ulpdu(octets_of(1, 1))));
+	stream.expect_alive();
+	require(stream.memory().holds(1, 0, 1000), "what fits exactly is placed");
+}
+
+void other_protection_domain(const std::string &address, Role role)
+{
+	Stream other(address, role);
+
+	expect_answer(address, role, { 1, 1, 2 }, [&other](Stream &) {
+		return fpdu(other.application().write_to().ulpdu(octets_of(1, 5)));
+	});
+	require(other.memory().is_zero(), "nothing is placed there");
+	other.expect_alive();
+}
+
+void wrapping_offset(const std::string &address, Role role)
+{
+	for (std::uint64_t offset : { 0xfffffffffffffff8, 0xffffffffffffffff })
+		expect_answer(address, role, { 1, 1, 3 }, [offset](Stream &stream) {
+			Tagged write = stream.application().write_to();
+
+			write.offset = offset;
+			return fpdu(write.ulpdu(octets_of(1, 16)));
+		});
+}
+
+/* A segment of the Response to a Read of the device. */
+Octets response(const ReadRequest &request, const Octets &payload, std::uint64_t at = 0,
+		bool is_last = true)
+{
+	return fpdu(Tagged{ .ddp = static_cast<std::uint8_t>(is_last ? 0xc1 : 0x81),
+			    .rdmap = 0x42,
+			    .stag = request.sink_stag,
+			    .offset = request.sink_offset + at }
+			    .ulpdu(payload));
+}
+
+void empty_tagged_segments(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	for (std::uint32_t stag : { 0u, 0x12345678u, ~0u })
+		for (std::uint64_t offset : { std::uint64_t{ 0 }, ~std::uint64_t{ 0 } })
+			stream.peer().say(fpdu(Tagged{ .stag = stag, .offset = offset }.ulpdu({})));
+	stream.expect_alive();
+
+	stream.end().read({ 0, 0, 0 }, 0, 0, 1);
+	require(stream.hear().read_request().size == 0, "an empty Read is asked for");
+	stream.peer().say(
+		fpdu(Tagged{ .rdmap = 0x42, .stag = 0x87654321, .offset = 99 }.ulpdu({})));
+	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
+}
+
+void any_order_of_tagged_segments(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	Tagged low = stream.application().write_to(0), high = stream.application().write_to(200);
+
+	high.ddp = 0x81;
+	stream.peer().say(fpdu(high.ulpdu(octets_of(1, 200, 200))) +
+			  fpdu(low.ulpdu(octets_of(1, 200))));
+	stream.expect_alive();
+	require(stream.memory().holds(1, 0, 400), "both are placed");
+
+	/* A Read Response too. */
+	stream.end().read(stream.memory().sge(1000, 400), 0, 0x1234, 5);
+
+	ReadRequest request = stream.hear().read_request();
+
+	stream.peer().say(response(request, octets_of(2, 200, 1200), 200, false) +
+			  response(request, octets_of(2, 200, 1000), 0, true));
+	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 5);
+	require(stream.memory().holds(2, 1000, 400), "it is placed");
+}
+
+void placed_before_delivered(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .memory = 1 << 17 });
+	constexpr std::size_t size = 60000;
+
+	for (std::uint32_t i = 1; i <= 30; i++) {
+		stream.end().receive(stream.memory().sge(100000, 10), i);
+		stream.peer().say(fpdu(stream.application().write_to().ulpdu(octets_of(i, size))) +
+				  fpdu(Untagged{ .msn = i }.ulpdu({})));
+		expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, i);
+		require(stream.memory().holds(i, 0, size), "the Write is there when the Send is");
+	}
+	expect_no_completion(stream.end().recv_cq(), 0);
+}
+
+void silence_after_an_error(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	Tagged bad = stream.application().write_to();
+	Octets said;
+
+	bad.stag ^= 1;
+	said = fpdu(bad.ulpdu(octets_of(1, 5)));
+	for (std::uint64_t i = 0; i < 100; i++)
+		said = said + fpdu(stream.application().write_to(i * 8).ulpdu(octets_of(1, 8)));
+	stream.peer().say(said);
+	stream.expect_terminate({ 1, 1, 0 }); /* one, then the end */
+	require(stream.memory().is_zero(), "no other Write is placed");
+}
+
+/* One message of the device, from its segments, which have to fit together. */
+struct Message {
+	Octets data;
+	std::vector<std::size_t> payloads;
+};
+
+Message hear_message(Stream &stream, bool is_tagged, std::uint32_t stag_or_msn, std::uint64_t start)
+{
+	Message message;
+	bool is_last = false;
+
+	while (!is_last) {
+		Fpdu heard = stream.hear();
+		Octets payload = heard.payload();
+		std::uint64_t offset = start + message.data.size();
+
+		is_last = heard.is_last();
+		require(heard.is_tagged() == is_tagged, "the tagged bit fits the opcode");
+		require((heard.ulpdu[0] & 0x3f) == 1 && (heard.ulpdu[1] & 0xf0) == 0x40,
+			"versions are 1, reserved bits zero");
+		if (is_tagged)
+			require(heard.stag() == stag_or_msn && heard.tagged_offset() == offset,
+				"STag and TO go on");
+		else
+			require(!heard.invalidate() && !heard.queue() &&
+					heard.msn() == stag_or_msn &&
+					heard.message_offset() == offset,
+				"QN and MSN stay, MO goes on");
+		message.data = message.data + payload;
+		message.payloads.push_back(payload.size());
+	}
+	return message;
+}
+
+void segments_of_the_sender(const std::string &address, Role role)
+{
+	constexpr std::uint32_t large = 1 << 20;
+	constexpr std::uint64_t to = 0x00007ffffffffff1;
+	Stream stream(address, role, { .segment_size = 1460, .memory = large });
+	std::uint32_t msn = 1;
+	auto check = [&](std::uint32_t size) {
+		std::size_t segments = 0;
+
+		for (bool is_tagged : { false, true }) {
+			if (is_tagged)
+				stream.end().write(stream.memory().sge(0, size), to, 0x1234, 1);
+			else
+				stream.end().send(stream.memory().sge(0, size), 1);
+
+			Message message = hear_message(stream, is_tagged, is_tagged ? 0x1234 : msn,
+						       is_tagged ? to : 0);
+
+			require(message.data == octets_of(8, size), "the message is whole");
+			require(size == 0 || std::ranges::min(message.payloads) > 0,
+				"no segment is empty, but for an empty message");
+			expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
+			if (!is_tagged)
+				segments = message.payloads.size();
+			msn += !is_tagged;
+		}
+		return segments;
+	};
+
+	stream.memory().fill(8);
+	require(check(0) == 1, "an empty message has one segment");
+	check(1);
+	require(check(large) > large / 1460, "a large one has many");
+	/* Around the longest Send of one segment, with time stamps and without. */
+	for (std::uint32_t mulpdu : { 1460 - 6, 1448 - 6 })
+		for (std::uint32_t size : { mulpdu - 19, mulpdu - 18, mulpdu - 17 })
+			check(size);
+}
+
+/* An offset is one of 64 bits, whatever its lower half does. */
+void offsets_of_64_bits(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .memory = 100000 });
+	constexpr std::uint64_t base = 0x1fffff000;
+	Mr mr(ibv_reg_mr_iova(stream.end().pd(), stream.memory().bytes().data(), 100000, base,
+			      Buffer::all_rights));
+
+	require(mr != nullptr, "memory can be registered across 4 GiB");
+	stream.peer().say(
+		fpdu(Tagged{ .stag = mr->rkey, .offset = base }.ulpdu(octets_of(1, 50000))));
+
+	ReadRequest read = { .sink_offset = 0x2ffffffff,
+			     .size = 50000,
+			     .source_stag = mr->rkey,
+			     .source_offset = base };
+	Octets answer;
+
+	stream.peer().say(fpdu(read.ulpdu()));
+	while (answer.size() < 50000) {
+		Fpdu heard = stream.hear();
+
+		require(heard.tagged_offset() == 0x2ffffffff + answer.size(), "the sink goes on");
+		answer = answer + heard.payload();
+	}
+	require(answer == octets_of(1, 50000), "what was written is read");
+
+	/* Lengths are of 32 bits, and nothing wraps. */
+	read.size = ~0u;
+	stream.peer().say(fpdu(read.ulpdu(2)));
+	stream.expect_terminate({ 0, 1, 1 });
+}
+
+const cases::Case all[] = {
+	{ "DDP-01 other versions are answered with their codes", in_both_roles<version> },
+	{ "DDP-02 reserved bits are ignored", in_both_roles<reserved_bits> },
+	{ "DDP-03 the tagged bit has to fit the opcode", in_both_roles<tagged_bit_against_opcode> },
+	{ "DDP-04 the last segment delivers a message", in_both_roles<last_segment_delivers> },
+	{ "DDP-04 a Read Request without L is not answered",
+	  in_both_roles<read_request_without_last> },
+	{ "DDP-05 wrong queues are answered with 1/2/1", in_both_roles<queue_number> },
+	{ "DDP-06 messages are numbered from 1, without gap or repeat",
+	  in_both_roles<message_numbers> },
+	{ "DDP-08 a Send without a receive is answered with 1/2/2", in_both_roles<no_receive> },
+	{ "DDP-09 an MO beyond the buffer is answered with 1/2/4", in_both_roles<message_offset> },
+	{ "DDP-10 segments of a message may come in any order",
+	  in_both_roles<any_order_in_a_message> },
+	{ "DDP-11 a message too long is answered with 1/2/5", in_both_roles<message_too_long> },
+	{ "DDP-12 the last segment tells the length of a message",
+	  in_both_roles<length_of_a_message> },
+	{ "DDP-13 an unknown STag is answered with 1/1/0", in_both_roles<unknown_stag> },
+	{ "DDP-14 bounds are exact to the octet", in_both_roles<bounds> },
+	{ "DDP-15 an STag of another PD is answered with 1/1/2",
+	  in_both_roles<other_protection_domain> },
+	{ "DDP-16 a range that wraps is answered with 1/1/3", in_both_roles<wrapping_offset> },
+	{ "DDP-17 an empty tagged segment may name any STag",
+	  in_both_roles<empty_tagged_segments> },
+	{ "DDP-18 tagged segments may come in any order",
+	  in_both_roles<any_order_of_tagged_segments> },
+	{ "DDP-19 what was placed before is there at delivery",
+	  in_both_roles<placed_before_delivered> },
+	{ "DDP-20 after an error nothing is placed, and one Terminate sent",
+	  in_both_roles<silence_after_an_error> },
+	{ "DDP-21 segments of the device fit together", in_both_roles<segments_of_the_sender> },
+	{ "DDP-22 tagged offsets have 64 bits", in_both_roles<offsets_of_64_bits> },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Operations: RFC 5040. */
+#include "stream.hpp"
+
+#include <algorithm>
+#include <format>
+
+using namespace rdma;
+using namespace raw;
+using namespace wire;
+
+namespace
+{
+
+/* These octets of the peer are answered with a Terminate, and memory is as it was. */
+Fpdu expect_answer(const std::string &address, Role role, Terminate expected, auto octets_for,
+		   const Setup &setup = {}, Where where = Where::current())
+{
+	Stream stream(address, role, setup);
+	Octets octets = octets_for(stream);
+
+	stream.end().receive({ 0, 0, 0 }, 1);
+	stream.peer().say(octets);
+
+	Fpdu answer = stream.expect_terminate(expected, where);
+
+	require(stream.memory().is_zero(), "nothing has changed", where);
+	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1, where);
+	return answer;
+}
+
+void version(const std::string &address, Role role)
+{
+	for (std::uint8_t version : { 0x00, 0x80, 0xc0 }) {
+		expect_answer(address, role, { 0, 2, 5 }, [version](Stream &) {
+			std::uint8_t rdmap = version | 3;
+
+			return fpdu(Untagged{ .rdmap = rdmap }.ulpdu({}));
+		});
+		expect_answer(address, role, { 0, 2, 5 }, [version](Stream &stream) {
+			Tagged write = stream.application().write_to();
+
+			write.rdmap = version;
+			return fpdu(write.ulpdu(octets_of(1, 5)));
+		});
+	}
+}
+
+void reserved_fields(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	Untagged send = { .rdmap = 0x43 | 0x30, .invalidate = ~0u };
+	Tagged write = stream.application().write_to();
+
+	write.rdmap |= 0x30;
+	stream.end().receive(stream.memory().sge(100, 10), 1);
+	stream.peer().say(fpdu(write.ulpdu(octets_of(1, 9))) +
+			  fpdu(send.ulpdu(octets_of(2, 9, 100))));
+
+	ibv_wc wc = expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+
+	require(!(wc.wc_flags & IBV_WC_WITH_INV), "nothing is invalidated");
+
+	Untagged read = { .rdmap = 0x41 | 0x30, .invalidate = ~0u, .queue = 1 };
+
+	stream.peer().say(fpdu(read.ulpdu(stream.application().read_from(0, 9).octets())));
+	require(stream.hear().payload() == octets_of(1, 9), "the Read is answered");
+	require(stream.memory().holds(2, 100, 9), "the Send is delivered");
+}
+
+void unknown_opcodes(const std::string &address, Role role)
+{
+	for (std::uint8_t opcode = 12; opcode < 16; opcode++) {
+		std::uint8_t rdmap = 0x40 | opcode;
+
+		expect_answer(address, role, { 0, 2, 6 }, [rdmap](Stream &) {
+			return fpdu(Untagged{ .rdmap = rdmap }.ulpdu(octets_of(1, 9)));
+		});
+		expect_answer(address, role, { 0, 2, 6 }, [rdmap](Stream &stream) {
+			Tagged header = stream.application().write_to();
+
+			header.rdmap = rdmap;
+			return fpdu(header.ulpdu(octets_of(1, 9)));
+		});
+	}
+}
+
+void writes_are_silent(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	stream.end().receive(stream.memory().sge(0, 1), 1);
+	for (std::uint64_t i = 0; i < 100; i++)
+		stream.peer().say(
+			fpdu(stream.application().write_to(i * 8).ulpdu(octets_of(3, 8, i * 8))));
+	stream.expect_alive();
+	require(stream.memory().holds(3, 0, 800), "all are placed");
+	expect_no_completion(stream.end().recv_cq(), 0);
+	expect_no_completion(stream.end().send_cq(), 0);
+	stream.peer().say(fpdu(Untagged{}.ulpdu({})));
+	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+}
+
+/* Terminated headers of a Read Request: DDP and RDMAP. */
+void expect_read_headers(const Fpdu &terminate, Where where = Where::current())
+{
+	require(terminate.ulpdu.size() == 70 && terminate.field(20, 2) == 0xe000 &&
+			terminate.field(22, 2) == 46,
+		"M, D, R, and the length of the segment", where);
+}
+
+void read_is_judged(const std::string &address, Role role)
+{
+	auto judged = [&](Terminate expected, auto change, Where where = Where::current()) {
+		Octets said;
+		Fpdu answer = expect_answer(
+			address, role, expected,
+			[&](Stream &stream) {
+				ReadRequest read = stream.application().read_from(0, 16);
+
+				change(read);
+				said = read.ulpdu();
+				return fpdu(said);
+			},
+			{ .memory = 1000 }, where);
+
+		expect_read_headers(answer, where);
+		require(after(answer.ulpdu, 24) == said, "the headers are those of the request",
+			where);
+	};
+
+	judged({ 0, 1, 0 }, [](ReadRequest &read) { read.source_stag ^= 1; });
+	judged({ 0, 1, 0 }, [](ReadRequest &read) { read.source_stag ^= 0x100; });
+	judged({ 0, 1, 1 }, [](ReadRequest &read) { read.source_offset -= 1; });
+	judged({ 0, 1, 1 }, [](ReadRequest &read) { read.source_offset += 985; });
+	judged({ 0, 1, 1 }, [](ReadRequest &read) { read.size = 1001; });
+	judged({ 0, 1, 1 }, [](ReadRequest &read) { read.size = ~0u; });
+	judged({ 0, 1, 4 }, [](ReadRequest &read) { read.source_offset = ~std::uint64_t{ 7 }; });
+
+	Stream other(address, role);
+
+	judged({ 0, 1, 3 }, [&other](ReadRequest &read) {
+		ReadRequest there = other.application().read_from(0, 16);
+
+		read.source_stag = there.source_stag;
+		read.source_offset = there.source_offset;
+	});
+}
+
+void read_needs_its_right(const std::string &address, Role role)
+{
+	for (int access : { 0, int{ IBV_ACCESS_LOCAL_WRITE },
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE }) {
+		Fpdu answer = expect_answer(
+			address, role, { 0, 1, 2 },
+			[](Stream &stream) {
+				return fpdu(stream.application().read_from(0, 16).ulpdu());
+			},
+			{ .access = access });
+
+		expect_read_headers(answer);
+	}
+}
+
+/* DDP has no code of its own for it: an STag that is not valid for this comes nearest. */
+void write_needs_its_right(const std::string &address, Role role)
+{
+	for (int access :
+	     { 0, int{ IBV_ACCESS_LOCAL_WRITE }, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ })
+		expect_answer(
+			address, role, { 1, 1, 0 },
+			[](Stream &stream) {
+				return fpdu(stream.application().write_to().ulpdu(octets_of(1, 5)));
+			},
+			{ .access = access });
+}
+
+void empty_reads(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .memory = 1 << 20 });
+	Octets said;
+
+	for (std::uint32_t msn = 1; msn <= 8; msn++)
+		said = said +
+		       fpdu(ReadRequest{ .sink_stag = msn, .source_offset = ~0ul }.ulpdu(msn));
+	stream.end().write(stream.memory().sge(0, 1 << 20), 0, 0x1234, 1);
+	stream.peer().say(said);
+
+	std::uint32_t answers = 0;
+	std::size_t written = 0;
+
+	while (answers < 8 || written < 1 << 20) {
+		Fpdu heard = stream.hear();
+
+		if (heard.opcode() == 0) {
+			written += heard.payload().size();
+			continue;
+		}
+		require(heard.opcode() == 2 && heard.is_last() && heard.payload().empty() &&
+				heard.stag() == ++answers && heard.tagged_offset() == 0x1000,
+			"each is answered by an empty Response");
+	}
+}
+
+void response_names_the_sink(const std::string &address, Role role)
+{
+	constexpr std::uint32_t size = 100 * 1024;
+	Stream stream(address, role, { .memory = size });
+	ReadRequest read = stream.application().read_from(0, size);
+	std::size_t heard_size = 0;
+
+	read.sink_offset = 0xfffffffffffffff0; /* uninterpreted: it may wrap */
+	stream.memory().fill(4);
+	stream.peer().say(fpdu(read.ulpdu()));
+	while (heard_size < size) {
+		Fpdu heard = stream.hear();
+
+		require(heard.opcode() == 2 && heard.stag() == 0xdeadbeef &&
+				heard.tagged_offset() == read.sink_offset + heard_size,
+			"STag and TO are those of the sink");
+		require(heard.payload() == octets_of(4, heard.payload().size(), heard_size),
+			"the data is that of the source");
+		heard_size += heard.payload().size();
+		require(heard.is_last() == (heard_size == size), "L is on the last one");
+	}
+}
+
+/* Has this many Reads of different sizes answered, and checks that they are in order. */
+void expect_reads_in_order(Stream &stream, std::uint32_t first_msn, std::uint32_t count)
+{
+	Octets said;
+
+	for (std::uint32_t i = 0; i < count; i++) {
+		ReadRequest read = stream.application().read_from(i, i * 1000);
+
+		read.sink_stag = first_msn + i;
+		said = said + fpdu(read.ulpdu(first_msn + i));
+	}
+	stream.peer().say(said);
+	for (std::uint32_t i = 0; i < count; i++) {
+		Octets data;
+		bool is_last = false;
+
+		while (!is_last) {
+			Fpdu heard = stream.hear();
+
+			require(heard.opcode() == 2 && heard.stag() == first_msn + i,
+				"Responses are in the order of the requests");
+			data = data + heard.payload();
+			is_last = heard.is_last();
+		}
+		require(data == octets_of(4, i * 1000, i), "the data is what was asked for");
+	}
+}
+
+void responses_in_order(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .memory = 20000 });
+
+	stream.memory().fill(4);
+	expect_reads_in_order(stream, 1, 8);
+}
+
+void ird_is_enough(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .memory = 20000 });
+
+	stream.memory().fill(4);
+	for (std::uint32_t round = 0; round < 20; round++)
+		expect_reads_in_order(stream, 1 + round * 16, 16);
+}
+
+void ird_is_a_limit(const std::string &address)
+{
+	constexpr std::uint32_t size = 1 << 20; /* more than TCP takes while nobody reads */
+
+	for (std::uint16_t ird : { 3, 1 }) {
+		Stream stream(address, Role::responder,
+			      { .request = enhanced_request(4, ird),
+				.ird = static_cast<std::uint8_t>(ird),
+				.memory = size });
+		auto ask = [&](std::uint32_t first_msn, std::uint32_t count) {
+			Octets said;
+
+			for (std::uint32_t msn = first_msn; msn < first_msn + count; msn++)
+				said = said +
+				       fpdu(stream.application().read_from(0, size).ulpdu(msn));
+			stream.peer().say(said);
+		};
+
+		ask(1, ird);
+		for (int answered = 0; answered < ird;) {
+			Fpdu heard = stream.hear();
+
+			require(heard.opcode() == 2, "as many as agreed are answered");
+			answered += heard.is_last();
+		}
+		ask(ird + 1u, ird + 1u);
+
+		Fpdu heard = stream.hear();
+
+		while (heard.opcode() == 2)
+			heard = stream.hear();
+		require(heard.terminate() == Terminate{ 1, 2, 2 }, "one more is too much");
+		stream.expect_disconnect();
+	}
+}
+
+void ord_is_a_limit(const std::string &address)
+{
+	Stream stream(address, Role::responder, { .request = enhanced_request(3, 3) });
+	std::vector<ReadRequest> reads;
+
+	for (std::uint32_t i = 0; i < 16; i++)
+		stream.end().read(stream.memory().sge(i * 8, 8), i, 0x1234, i);
+	for (std::uint32_t i = 0; i < 3; i++)
+		reads.push_back(stream.hear().read_request());
+	for (std::uint32_t i = 0; i < 13; i++) {
+		require(stream.peer().hears_nothing(20), "three are outstanding");
+		stream.peer().say(fpdu(Tagged{
+			.rdmap = 0x42, .stag = reads[i].sink_stag, .offset = reads[i].sink_offset }
+					       .ulpdu(octets_of(i, 8))));
+		reads.push_back(stream.hear().read_request());
+		require(reads.back().source_offset == i + 3, "an answer makes room for the next");
+		expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, i);
+	}
+}
+
+void read_after_write(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	for (std::uint32_t i = 1; i <= 50; i++) {
+		stream.end().receive(stream.memory().sge(100, 50), i);
+		stream.peer().say(fpdu(stream.application().write_to(0).ulpdu(octets_of(i, 100))) +
+				  fpdu(Untagged{ .msn = i }.ulpdu(octets_of(i, 50, 100))) +
+				  fpdu(stream.application().read_from(0, 150).ulpdu(i)));
+		require(stream.hear().payload() == octets_of(i, 150), "it reads what was written");
+	}
+}
+
+void read_request_has_no_payload(const std::string &address, Role role)
+{
+	for (std::size_t more : { 1, 4 })
+		expect_answer(address, role, { 0, 2, 255 }, [more](Stream &stream) {
+			return fpdu(stream.application().read_from(0, 8).ulpdu() +
+				    octets_of(1, more));
+		});
+}
+
+void sends_in_order(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	for (std::uint32_t i = 1; i <= 20; i++)
+		stream.end().receive(stream.memory().sge(i * 100, 100), i);
+	for (std::uint32_t i = 1; i <= 20; i++)
+		stream.peer().say(
+			fpdu(Untagged{ .msn = i }.ulpdu(octets_of(1, i % 3 * 5, i * 100))));
+	for (std::uint32_t i = 1; i <= 20; i++) {
+		ibv_wc wc = expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, i);
+
+		require(wc.byte_len == i % 3 * 5 && wc.opcode == IBV_WC_RECV, "it has its length");
+		require(stream.memory().holds(1, i * 100, wc.byte_len), "and its data");
+	}
+}
+
+Octets send_with_invalidate(std::uint32_t stag, std::uint32_t msn = 1)
+{
+	return fpdu(Untagged{ .rdmap = 0x44, .invalidate = stag, .msn = msn }.ulpdu({}));
+}
+
+void wrong_invalidations(const std::string &address, Role role)
+{
+	expect_answer(address, role, { 0, 2, 9 },
+		      [](Stream &) { return send_with_invalidate(0x12345678); });
+	expect_answer(address, role, { 0, 2, 9 }, [](Stream &stream) {
+		return send_with_invalidate(stream.memory().mr()->rkey ^ 1);
+	});
+	/* With SE, too. */
+	expect_answer(address, role, { 0, 2, 9 }, [](Stream &) {
+		return fpdu(Untagged{ .rdmap = 0x46, .invalidate = 1 }.ulpdu({}));
+	});
+
+	Stream other(address, role);
+
+	expect_answer(address, role, { 0, 1, 9 }, [&other](Stream &) {
+		return send_with_invalidate(other.memory().mr()->rkey);
+	});
+	other.peer().say(fpdu(other.application().write_to().ulpdu(octets_of(1, 5))));
+	other.expect_alive();
+	require(other.memory().holds(1, 0, 5), "the other's region is as good as before");
+}
+
+/* A region of ibv_reg_mr() can be used by every stream of its PD. */
+void shared_regions_stay_valid(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	std::uint32_t stag = stream.memory().mr()->rkey;
+
+	stream.end().receive(stream.memory().sge(0, 8), 1);
+	stream.peer().say(send_with_invalidate(stag));
+	stream.expect_terminate({ 0, 2, 9 });
+	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
+
+	/* Still good: a new connection over the same PD reads and writes through it. */
+	Pair pair(address);
+	Buffer shared(pair.b().pd(), 100);
+
+	pair.a().write({ 0, 0, 0 }, shared.address(), shared.mr()->rkey, 1);
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
+	pair.expect_alive();
+}
+
+void solicited_events(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .qp = { .notify = true } });
+	ibv_cq *cq = stream.end().recv_cq();
+
+	for (std::uint64_t i = 1; i <= 3; i++)
+		stream.end().receive(stream.memory().sge(0, 8), i);
+	require(!ibv_req_notify_cq(cq, 1), "the queue is armed for solicited events");
+	stream.peer().say(fpdu(Untagged{}.ulpdu({})));
+	expect_completion(cq, IBV_WC_SUCCESS, 1);
+	require(!wait_readable(stream.end().channel()->fd, 100), "a Send is no reason for one");
+	stream.peer().say(fpdu(Untagged{ .rdmap = 0x45, .msn = 2 }.ulpdu({})));
+	require(wait_readable(stream.end().channel()->fd, 10000), "a Send with SE is");
+	expect_completion(cq, IBV_WC_SUCCESS, 2);
+}
+
+void unexpected_responses(const std::string &address, Role role)
+{
+	expect_answer(address, role, { 0, 2, 6 }, [](Stream &stream) {
+		Tagged answer = stream.application().write_to();
+
+		answer.rdmap = 0x42;
+		return fpdu(answer.ulpdu(octets_of(1, 5)));
+	});
+
+	auto answer_badly = [&](auto change, std::size_t size, Where where = Where::current()) {
+		Stream stream(address, role);
+
+		stream.end().read(stream.memory().sge(8, 8), 0, 0x1234, 3);
+
+		ReadRequest read = stream.hear().read_request();
+		Tagged answer = { .rdmap = 0x42,
+				  .stag = read.sink_stag,
+				  .offset = read.sink_offset };
+
+		change(answer);
+		stream.peer().say(fpdu(answer.ulpdu(octets_of(1, size))));
+		require(stream.peer().hear_terminate().has_value(), "it is answered", where);
+		expect_completion(stream.end().send_cq(), IBV_WC_WR_FLUSH_ERR, 3, where);
+		require(stream.memory().is_zero(), "nothing is placed", where);
+	};
+
+	answer_badly([](Tagged &answer) { answer.stag ^= 1; }, 8);
+	answer_badly([](Tagged &answer) { answer.offset -= 8; }, 8);
+	answer_badly([](Tagged &answer) { answer.offset += 1; }, 8);
+	answer_badly([](Tagged &) {}, 9);
+	answer_badly([](Tagged &) {}, 7);
+	answer_badly([](Tagged &) {}, 0);
+}
+
+void completions_in_order(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	stream.end().read(stream.memory().sge(0, 8), 0, 0x1234, 1);
+	stream.end().send(stream.memory().sge(8, 8), 2);
+	stream.end().write(stream.memory().sge(8, 8), 0, 0x1234, 3);
+
+	ReadRequest read = stream.hear().read_request();
+
+	require(stream.hear().opcode() == 3 && stream.hear().opcode() == 0, "all are sent");
+	expect_no_completion(stream.end().send_cq(), 100);
+
+	Tagged answer = {
+		.ddp = 0x81, .rdmap = 0x42, .stag = read.sink_stag, .offset = read.sink_offset
+	};
+
+	stream.peer().say(fpdu(answer.ulpdu(octets_of(1, 4))));
+	expect_no_completion(stream.end().send_cq(), 50);
+	answer.ddp = 0xc1;
+	answer.offset += 4;
+	stream.peer().say(fpdu(answer.ulpdu(octets_of(1, 4, 4))));
+	for (std::uint64_t i = 1; i <= 3; i++)
+		expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, i);
+	require(stream.memory().holds(1, 0, 8), "the Read has its data");
+}
+
+/* What is completed is on its way: its buffer may be used for something else. */
+void completed_buffers_are_free(const std::string &address, Role role)
+{
+	constexpr std::uint32_t size = 1 << 18, count = 48; /* more than TCP takes */
+	Stream stream(address, role, { .memory = size * count });
+	unsigned int completed = 0;
+
+	stream.memory().fill(2);
+	for (std::uint32_t i = 0; i < count; i++)
+		stream.end().send(stream.memory().sge(i * size, size), i);
+	do {
+		expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, completed);
+		std::ranges::fill(stream.memory().bytes().subspan(completed * size, size), 0xee);
+		completed++;
+	} while (completed < count / 8);
+	for (std::uint32_t i = 0; i < count; i++) {
+		Octets data;
+
+		while (data.size() < size)
+			data = data + stream.hear().payload();
+		require(data == octets_of(2, size, i * size), "what was posted is sent");
+	}
+}
+
+const cases::Case all[] = {
+	{ "RDP-01 other versions are answered with 0/2/5", in_both_roles<version> },
+	{ "RDP-02 reserved fields are ignored", in_both_roles<reserved_fields> },
+	{ "RDP-03 unknown opcodes are answered with 0/2/6", in_both_roles<unknown_opcodes> },
+	{ "RDP-04 Writes are not told to the application", in_both_roles<writes_are_silent> },
+	{ "RDP-05 the source of a Read is judged", in_both_roles<read_is_judged> },
+	{ "RDP-06 a Read needs the right to read", in_both_roles<read_needs_its_right> },
+	{ "RDP-06 a Write needs the right to write", in_both_roles<write_needs_its_right> },
+	{ "RDP-07 an empty Read is answered, whatever it names", in_both_roles<empty_reads> },
+	{ "RDP-08 a Response names the sink of its Read", in_both_roles<response_names_the_sink> },
+	{ "RDP-09 Responses come in the order of the Reads", in_both_roles<responses_in_order> },
+	{ "RDP-10 more Reads than agreed are answered with 1/2/2", ird_is_a_limit },
+	{ "RDP-11 the device keeps to its ORD", ord_is_a_limit },
+	{ "RDP-12 a Read sees what was written before", in_both_roles<read_after_write> },
+	{ "RDP-13 a Read Request has 28 octets", in_both_roles<read_request_has_no_payload> },
+	{ "RDP-14 Sends are delivered in order", in_both_roles<sends_in_order> },
+	{ "RDP-15 a Send cannot invalidate what is not the stream's",
+	  in_both_roles<wrong_invalidations> },
+	{ "RDP-16 a Send cannot invalidate what streams share",
+	  in_both_roles<shared_regions_stay_valid> },
+	{ "RDP-17 a Send with SE raises a solicited event", in_both_roles<solicited_events> },
+	{ "RDP-18 a Response that was not asked for is answered",
+	  in_both_roles<unexpected_responses> },
+	{ "RDP-19 requests complete in order, a Read when it is answered",
+	  in_both_roles<completions_in_order> },
+	{ "RDP-20 a completed Send has left its buffer",
+	  in_both_roles<completed_buffers_are_free> },
+	{ "RDP-22 as many Reads as agreed always find room", in_both_roles<ird_is_enough> },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* A raw peer and an application on the device that talk to each other, in both roles. */
+#pragma once
+
+#include "../verbs/cases.hpp"
+#include "../verbs/raw_peer.hpp"
+
+#include <stdexcept>
+#include <string>
+
+namespace wire
+{
+
+/* Of the device: it is called, or it calls. */
+enum class Role { responder, initiator };
+
+/* How a connection is set up, on either side. */
+struct Setup {
+	raw::Frame request = {};	      /* of a raw peer that calls */
+	std::optional<raw::Frame> reply = {}; /* of one that is called; see accepting() if none */
+	int segment_size = 0;		      /* that the raw peer announces; 0 leaves it to TCP */
+	std::uint8_t ird = 16;		      /* of the application */
+	std::uint8_t ord = 16;
+	std::vector<std::uint8_t> private_data = {};
+	rdma::QpOptions qp = {};
+	std::size_t memory = 4096;
+	int access = rdma::Buffer::all_rights;
+	bool open = true; /* the first FPDU of the initiator is over */
+};
+
+/* Flags of the enhanced block, RFC 6581 section 9: A and B in its first word, C and D in the
+ * second.
+ */
+constexpr std::uint16_t peer_to_peer = 0x8000;
+constexpr std::uint16_t ready_send = 0x4000;
+constexpr std::uint16_t ready_write = 0x8000;
+constexpr std::uint16_t ready_read = 0x4000;
+
+/* A Request, and a Reply, of revision 2. */
+raw::Frame enhanced_request(std::uint16_t first, std::uint16_t second,
+			    const raw::Octets &private_data = {});
+raw::Frame enhanced_reply(std::uint16_t first, std::uint16_t second,
+			  const raw::Octets &private_data = {});
+
+/* The two words of the enhanced block of a frame, which has to have one. */
+struct Enhanced {
+	std::uint16_t first;
+	std::uint16_t second;
+
+	explicit Enhanced(const raw::Frame &frame, rdma::Where where = rdma::Where::current());
+	unsigned int ird() const { return first & 0x3fff; }
+	unsigned int ord() const { return second & 0x3fff; }
+};
+
+/* The application of one connection. */
+class Application
+{
+public:
+	rdma::End &end() { return *end_; }
+	rdma::Buffer &memory() { return *memory_; }
+	rdma_event_channel *channel() const { return channel_; }
+
+	/* What the peer needs to reach this octet of the memory. */
+	raw::Tagged write_to(std::uint64_t offset = 0) const;
+	raw::ReadRequest read_from(std::uint64_t offset, std::uint32_t size) const;
+
+protected:
+	Application(const Setup &setup, rdma_event_channel *channel)
+		: setup_(setup), channel_(channel)
+	{
+	}
+	void take(rdma::Id id);
+	rdma_conn_param parameters() const;
+
+	Setup setup_;
+
+private:
+	rdma_event_channel *channel_;
+	std::optional<rdma::End> end_;
+	std::optional<rdma::Buffer> memory_;
+};
+
+/* Bases are made before members: the listener has to be there first. */
+struct OwnsListener {
+	explicit OwnsListener(const std::string &address) : listener_(address) {}
+
+	rdma::Listener listener_;
+};
+
+/* The device is called. */
+class Responder : private OwnsListener, public Application
+{
+public:
+	explicit Responder(const std::string &address, const Setup &setup = {});
+
+	const sockaddr *address() const { return listener_.address(); }
+
+	/* A request has come, and the application is ready to answer it. */
+	rdma::Event take_request(rdma::Where where = rdma::Where::current());
+	/* 0, or errno */
+	int accept();
+	void reject(const std::vector<std::uint8_t> &private_data = {});
+	void expect_established(rdma::Where where = rdma::Where::current());
+	/* The application has heard nothing at all. */
+	void expect_unaware(rdma::Where where = rdma::Where::current());
+};
+
+struct OwnsChannel {
+	rdma::EventChannel owned_ = rdma::create_event_channel();
+};
+
+/* The device calls a raw peer, as soon as it is made. */
+class Initiator : private OwnsChannel, public Application
+{
+public:
+	explicit Initiator(const std::string &address, const Setup &setup = {});
+
+	raw::Peer accept() { return acceptor_.accept(); }
+	/* The application hears that it could not connect. */
+	rdma::Event expect_failure(rdma::Where where = rdma::Where::current());
+	/* The Reply by which the raw peer accepts any Request: the first type of RTR that fits. */
+	static raw::Frame accepting(const raw::Frame &request);
+
+private:
+	raw::Acceptor acceptor_;
+};
+
+/* An established connection. */
+class Stream
+{
+public:
+	Stream(const std::string &address, Role role, const Setup &setup = {});
+
+	raw::Peer &peer() { return *peer_; }
+	Application &application();
+	rdma::End &end() { return application().end(); }
+	rdma::Buffer &memory() { return application().memory(); }
+	rdma_event_channel *channel() { return application().channel(); }
+
+	/* What the device has said: the Reply, or the Request. */
+	const raw::Frame &frame() const { return frame_; }
+
+	/* The next FPDU, which has to come, with a good CRC. */
+	raw::Fpdu hear(rdma::Where where = rdma::Where::current());
+	/* The next FPDU is this Terminate, then the stream ends in good order, and the application
+	 * hears of it. The FPDU is given back.
+	 */
+	raw::Fpdu expect_terminate(raw::Terminate expected,
+				   rdma::Where where = rdma::Where::current());
+	void expect_disconnect(rdma::Where where = rdma::Where::current());
+	/* The device answers a Read of this number: so all that was said before went well. */
+	void expect_alive(std::uint32_t msn = 1, rdma::Where where = rdma::Where::current());
+
+private:
+	void be_called(const Setup &setup);
+	void call(const Setup &setup);
+
+	std::optional<Responder> responder_;
+	std::optional<Initiator> initiator_;
+	std::optional<raw::Peer> peer_;
+	raw::Frame frame_;
+};
+
+/* The next asynchronous event of the device, already acknowledged; nothing after the deadline. */
+std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout_ms = 10000);
+
+/* A setting of the device in sysfs, as it was again in the end. */
+class Setting
+{
+public:
+	Setting(const std::string &name, const std::string &value);
+	~Setting();
+
+private:
+	std::string file_;
+	std::string before_;
+};
+
+/* A case for each role. */
+template <void (*prove)(const std::string &address, Role role)>
+void in_both_roles(const std::string &address)
+{
+	for (Role role : { Role::responder, Role::initiator }) {
+		try {
+			prove(address, role);
+		} catch (const std::exception &error) {
+			std::string name = role == Role::responder ? "responder" : "initiator";
+
+			throw std::runtime_error("as " + name + ": " + error.what());
+		}
+	}
+}
+
+} /* namespace wire */
