@@ -81,6 +81,7 @@ void xiw_cq_fire(struct xiw_cq *cq);
  * A hint for speed: nothing may depend on it.
  *
  * Context: any.
+ * Return: true if it has, as far as it tells.
  */
 bool xiw_cq_seen(struct xiw_cq *cq, u32 count);
 

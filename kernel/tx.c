@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* tx.c - from a work request to octets in the socket */
 
-#include <linux/crc32c.h>
 #include <net/tcp.h>
 
 #include "atomic.h"
+#include "fpdu.h"
 #include "marker.h"
 #include "mem.h"
 #include "opcode.h"
@@ -43,42 +43,9 @@ struct tx_run {
 	size_t			staged;
 };
 
-/**
- * struct tx_fpdu - one FPDU while it is being staged
- * @start: first octet
- * @at: where the next octet goes
- */
-struct tx_fpdu {
-	void	*start;
-	void	*at;
-};
-
 /*
  * One FPDU
  */
-
-/* Adds pad, markers and CRC and files the FPDU with its batch. */
-static bool tx_fpdu_finish(struct xiw_stage *stage, struct xiw_batch *batch,
-			   struct tx_fpdu *fpdu, struct xiw_framing *framing)
-{
-	u32 ulpdu_len = fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head);
-	u32 pad = xiw_fpdu_pad(ulpdu_len);
-	struct xiw_fpdu_head *head = fpdu->start;
-	__le32 sum = 0;
-
-	head->ulpdu_len = cpu_to_be16(ulpdu_len);
-	memset(fpdu->at, 0, pad);
-	fpdu->at += pad;
-	if (unlikely(framing->markers))
-		fpdu->at = fpdu->start + xiw_markers_insert(fpdu->start, fpdu->at - fpdu->start,
-							    framing->sent);
-	if (framing->crc)
-		sum = cpu_to_le32(~crc32c(~0, fpdu->start, fpdu->at - fpdu->start));
-	memcpy(fpdu->at, &sum, MPA_CRC_LEN);
-	fpdu->at += MPA_CRC_LEN;
-	framing->sent += fpdu->at - fpdu->start;
-	return xiw_stage_commit(stage, batch, fpdu->at - fpdu->start);
-}
 
 static u32 tx_markers_max(const struct xiw_framing *framing, u32 len)
 {
@@ -115,7 +82,7 @@ static bool tx_must_align(struct tx_run *run, u32 fpdu_len)
  *
  * Return: TX_STAGED, TX_CUT or -ENOMEM.
  */
-static int tx_fpdu_begin(struct tx_run *run, struct tx_fpdu *fpdu, u32 hdr_len, u32 *payload)
+static int tx_fpdu_begin(struct tx_run *run, struct xiw_fpdu *fpdu, u32 hdr_len, u32 *payload)
 {
 	struct xiw_tx *tx = &run->qp->tx;
 	u32 ulpdu_len = min(hdr_len + *payload, (u32)tx->mulpdu);
@@ -137,7 +104,7 @@ static int tx_fpdu_begin(struct tx_run *run, struct tx_fpdu *fpdu, u32 hdr_len, 
 	return TX_STAGED;
 }
 
-static void tx_fpdu_end(struct tx_run *run, struct tx_fpdu *fpdu)
+static void tx_fpdu_end(struct tx_run *run, struct xiw_fpdu *fpdu)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
@@ -146,7 +113,7 @@ static void tx_fpdu_end(struct tx_run *run, struct tx_fpdu *fpdu)
 	trace_xiw_tx_fpdu(qp->qpn, fpdu->start,
 			  xiw_fpdu_len(fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head)));
 	/* There is a free entry: tx_fpdu_begin() looked. */
-	tx_fpdu_finish(&run->stage, &tx->batch, fpdu, &tx->framing);
+	xiw_fpdu_finish(&run->stage, &tx->batch, fpdu, &tx->framing);
 	len = fpdu->at - fpdu->start;
 	run->staged += len;
 	if (len != tx->full_fpdu)
@@ -154,46 +121,17 @@ static void tx_fpdu_end(struct tx_run *run, struct tx_fpdu *fpdu)
 	xiw_stat_inc(qp->dev, XIW_STAT_TX_FPDUS);
 }
 
-static void tx_put_tagged(struct tx_fpdu *fpdu, u8 opcode, bool last, u32 stag, u64 to)
-{
-	struct xiw_ddp_tagged *hdr = fpdu->at;
-
-	*hdr = (struct xiw_ddp_tagged){
-		.ctrl.ddp = DDP_TAGGED | (last ? DDP_LAST : 0) | DDP_VERSION,
-		.ctrl.rdmap = RDMAP_VERSION | opcode,
-		.stag = cpu_to_be32(stag),
-		.to = cpu_to_be64(to),
-	};
-	fpdu->at += sizeof(*hdr);
-}
-
-static void tx_put_untagged(struct tx_fpdu *fpdu, u8 opcode, bool last, u32 inv_stag, u32 msn,
-			    u32 mo)
-{
-	struct xiw_ddp_untagged *hdr = fpdu->at;
-
-	*hdr = (struct xiw_ddp_untagged){
-		.ctrl.ddp = (last ? DDP_LAST : 0) | DDP_VERSION,
-		.ctrl.rdmap = RDMAP_VERSION | opcode,
-		.inv_stag = cpu_to_be32(inv_stag),
-		.qn = cpu_to_be32(xiw_rdmap_ops[opcode].qn),
-		.msn = cpu_to_be32(msn),
-		.mo = cpu_to_be32(mo),
-	};
-	fpdu->at += sizeof(*hdr);
-}
-
 /* Stages an untagged message of one FPDU that is all header. */
 static int tx_stage_message(struct tx_run *run, u8 opcode, const void *body, u32 len)
 {
 	u32 *msn = &run->qp->tx.msn[xiw_rdmap_ops[opcode].qn];
-	struct tx_fpdu fpdu;
+	struct xiw_fpdu fpdu;
 	int ret;
 
 	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged), &len);
 	if (ret != TX_STAGED)
 		return ret;
-	tx_put_untagged(&fpdu, opcode, true, 0, (*msn)++, 0);
+	xiw_fpdu_put_untagged(&fpdu, opcode, true, 0, (*msn)++, 0);
 	memcpy(fpdu.at, body, len);
 	fpdu.at += len;
 	tx_fpdu_end(run, &fpdu);
@@ -244,7 +182,7 @@ static int tx_stage_read_resp(struct tx_run *run, struct xiw_irq_entry *irq)
 	struct xiw_qp *qp = run->qp;
 	u32 payload = irq->size - irq->sent;
 	struct xiw_headers fault;
-	struct tx_fpdu fpdu;
+	struct xiw_fpdu fpdu;
 	enum xiw_mem_fault bad;
 	struct xiw_mr *mr = NULL;
 	int ret;
@@ -261,7 +199,7 @@ static int tx_stage_read_resp(struct tx_run *run, struct xiw_irq_entry *irq)
 	}
 	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
 	if (ret == TX_STAGED) {
-		tx_put_tagged(&fpdu, RDMAP_READ_RESP, irq->sent + payload == irq->size,
+		xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, irq->sent + payload == irq->size,
 			      irq->sink_stag, irq->sink_to + irq->sent);
 		if (payload)
 			xiw_mr_read(mr, irq->src_to + irq->sent, fpdu.at, payload);
@@ -378,7 +316,7 @@ static int tx_stage_payload(struct tx_run *run)
 	const struct xiw_send_slot *cur = tx->cur;
 	bool tagged = cur->opcode == XIW_OP_WRITE || cur->opcode == XIW_OP_WRITE_IMM;
 	u32 payload = tx->cur_len - tx->cur_sent;
-	struct tx_fpdu fpdu;
+	struct xiw_fpdu fpdu;
 	bool last;
 	int ret;
 
@@ -388,10 +326,10 @@ static int tx_stage_payload(struct tx_run *run)
 		return ret;
 	last = tx->cur_sent + payload == tx->cur_len;
 	if (tagged)
-		tx_put_tagged(&fpdu, RDMAP_WRITE, last, cur->rkey,
+		xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, last, cur->rkey,
 			      cur->remote_addr + tx->cur_sent);
 	else
-		tx_put_untagged(&fpdu, tx_send_opcode(cur), last,
+		xiw_fpdu_put_untagged(&fpdu, tx_send_opcode(cur), last,
 				cur->opcode == XIW_OP_SEND_INV ? cur->imm_inv : 0,
 				tx->msn[DDP_QN_SEND], tx->cur_sent);
 	if (unlikely(tx_gather(qp, tx->cur_sent, fpdu.at, payload)))
@@ -678,7 +616,7 @@ int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 {
 	struct xiw_read read = { .opening = true };
 	struct tx_run run = { .qp = qp, .sk = sk };
-	struct tx_fpdu fpdu;
+	struct xiw_fpdu fpdu;
 	u32 payload = 0;
 	int ret;
 
@@ -689,7 +627,7 @@ int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 	} else {
 		ret = tx_fpdu_begin(&run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
 		if (ret == TX_STAGED) {
-			tx_put_tagged(&fpdu, RDMAP_WRITE, true, 0, 0);
+			xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, 0, 0);
 			tx_fpdu_end(&run, &fpdu);
 		}
 	}
@@ -702,7 +640,7 @@ int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
 {
 	u32 want = xiw_fpdu_len(XIW_TERMINATE_MAX) + xiw_markers_max(XIW_TERMINATE_MAX);
 	struct xiw_stage stage;
-	struct tx_fpdu fpdu;
+	struct xiw_fpdu fpdu;
 	int ret = -ENOMEM;
 
 	xiw_stage_begin(&stage);
@@ -710,7 +648,7 @@ int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
 	if (fpdu.start) {
 		fpdu.at = fpdu.start + sizeof(struct xiw_fpdu_head);
 		fpdu.at += xiw_terminate_build(fpdu.at, cause, fault);
-		if (tx_fpdu_finish(&stage, batch, &fpdu, framing))
+		if (xiw_fpdu_finish(&stage, batch, &fpdu, framing))
 			ret = 0;
 	}
 	xiw_stage_end(&stage);
