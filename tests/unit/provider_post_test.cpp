@@ -57,9 +57,10 @@ struct Send : PostTest {
 
 	void open(bool signal_all)
 	{
-		queue.open(ring(), { .max_sge = XIW_MAX_SGE,
-				     .max_inline = max_inline,
-				     .signal_all = signal_all },
+		queue.open(ring(),
+			   { .max_sge = XIW_MAX_SGE,
+			     .max_inline = max_inline,
+			     .signal_all = signal_all },
 			   latecomers);
 		queue.doorbell().connect(&owner, Doorbell::Queue::send);
 	}

@@ -270,8 +270,8 @@ void burst_without_poll(const std::string &address)
 	for (std::uint32_t i = 1; i <= bursts; i++) {
 		setting.from.fill(i);
 		for (std::uint32_t n = 0; n < burst; n++)
-			setting.a.write(setting.from.sge(n * 64, 64),
-					setting.to.address() + n * 64, setting.to.mr()->rkey, n);
+			setting.a.write(setting.from.sge(n * 64, 64), setting.to.address() + n * 64,
+					setting.to.mr()->rkey, n);
 		for (auto end = steady_clock::now() + 10s; !setting.to.holds(i, 0, burst * 64);)
 			require(steady_clock::now() < end, "the burst arrives");
 		for (std::uint32_t n = 0; n < burst; n++)

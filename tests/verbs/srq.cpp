@@ -131,7 +131,8 @@ void requests_go_around(const std::string &address)
 	std::map<std::uint32_t, unsigned int> got;
 
 	for (unsigned int i = 0; i < pairs; i++)
-		all.emplace_back(address, QpOptions(), QpOptions{ .srq = srq.get(), .cq = cq.get() });
+		all.emplace_back(address, QpOptions(),
+				 QpOptions{ .srq = srq.get(), .cq = cq.get() });
 	for (Pair &pair : all) {
 		Buffer from(pair.a().pd(), 64);
 
