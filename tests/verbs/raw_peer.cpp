@@ -358,7 +358,7 @@ static rdma::End answer(rdma::Listener &listener, Peer &peer, const rdma::QpOpti
 {
 	rdma_conn_param parameters = rdma::connection_parameters();
 
-	peer.say(Request{}.frame());
+	peer.say(Frame{}.octets());
 
 	rdma::End end(listener.next_request(), options);
 
