@@ -435,9 +435,11 @@ static void ep_refuse_reply(struct xiw_ep *ep, int err)
 		.markers = ep->theirs.markers,
 	};
 
-	if (err != -EPROTO)
+	if (err == -EPROTO)
+		cause = XIW_OK;
+	else if (!ep->qp->attached)	/* else the queue pair's framing and batch are used */
 		xiw_tx_terminate(&ep->rest, cause, NULL, &framing);
-	xiw_ep_finish(ep, err, XIW_OK);
+	xiw_ep_finish(ep, err, cause);
 }
 
 static void ep_replied(struct xiw_ep *ep)
