@@ -53,20 +53,21 @@ static u32 tx_markers_max(const struct xiw_framing *framing, u32 len)
 }
 
 /*
- * An FPDU that fills a segment shall begin where a segment begins, so that GSO
- * cuts between FPDUs (RFC 5044 section 5.1). Short ones before it have shifted
- * that: they are sent first, and TCP is kept from appending to them.
+ * An FPDU shall lie in one segment (RFC 5044 section 5.1): one that fills a segment begins where a
+ * segment begins, so that GSO cuts between FPDUs; short ones share segments, but are not cut. What
+ * is before it is sent first then, and TCP is kept from appending to that. (The kernel's siw writes
+ * past its buffer when a Read Request comes in two pieces.)
  */
 static bool tx_must_align(struct tx_run *run, u32 fpdu_len)
 {
 	struct xiw_tx *tx = &run->qp->tx;
 	struct sk_buff *tail;
 
-	if (!tx->full_fpdu || fpdu_len != tx->full_fpdu || !tx->phase)
+	if (!tx->full_fpdu || tx->phase + fpdu_len <= tx->full_fpdu)
 		return false;
-	tx->phase = 0;
 	if (tx->batch.num)
 		return true;
+	tx->phase = 0;
 	tail = tcp_send_head(run->sk) ? tcp_write_queue_tail(run->sk) : NULL;
 	if (tail)
 		TCP_SKB_CB(tail)->eor = 1;
