@@ -9,12 +9,7 @@
 names=(golden startup framing markers enhanced ddp rdmap terminate)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
-claims=()
-for name in "${names[@]}"; do
-	while read -r claim; do
-		claims+=("$name: $claim")
-	done < <("$wire/$name" --list)
-done
+mapfile -t claims < <(claims_of "$wire" "${names[@]}")
 
 # Each claim has its line in CONFORMANCE.md, and each line that names a program its claim there; the
 # claims of golden are examples of what others claim.

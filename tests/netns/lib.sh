@@ -70,6 +70,15 @@ stage() {
 	esac
 }
 
+# claims_of DIR PROGRAM...: what programs of cases prove, each line "PROGRAM: CLAIM".
+claims_of() {
+	local dir=$1 program
+	shift
+	for program; do
+		"$dir/$program" --list | sed "s/^/$program: /"
+	done
+}
+
 # skip REASON: ends the stage as skipped.
 skip() {
 	say "skipped: $*"

@@ -7,12 +7,7 @@
 
 # The programs have both ends in one process, over one device.
 names=(connect data atomics immediate flush notify requests srq bad_peer scribble)
-claims=()
-for name in "${names[@]}"; do
-	while read -r claim; do
-		claims+=("$name: $claim")
-	done < <("$programs/$name" --list)
-done
+mapfile -t claims < <(claims_of "$programs" "${names[@]}")
 
 plan ${#claims[@]}
 setup make_path dummy
