@@ -88,23 +88,22 @@ void xiw_ep_wake(struct xiw_ep *ep, unsigned int event)
 		xiw_ep_put(ep);
 }
 
-/* The timer holds a reference while it is pending. */
-static void ep_set_deadline(struct xiw_ep *ep, unsigned int timeout_ms)
+/* A timer holds a reference while it is pending. */
+static void ep_set_timer(struct xiw_ep *ep, struct delayed_work *timer, unsigned int timeout_ms)
 {
-	if (!mod_delayed_work(xiw_cm_wq, &ep->deadline, msecs_to_jiffies(timeout_ms)))
+	if (!mod_delayed_work(xiw_cm_wq, timer, msecs_to_jiffies(timeout_ms)))
 		xiw_ep_get(ep);
 }
 
-static void ep_clear_deadline(struct xiw_ep *ep)
+static void ep_clear_timer(struct xiw_ep *ep, struct delayed_work *timer)
 {
-	if (cancel_delayed_work(&ep->deadline))
+	if (cancel_delayed_work(timer))
 		xiw_ep_put(ep);
 }
 
 void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms)
 {
-	if (!mod_delayed_work(xiw_cm_wq, &ep->retry, msecs_to_jiffies(timeout_ms) + 1))
-		xiw_ep_get(ep);
+	ep_set_timer(ep, &ep->retry, timeout_ms);
 }
 
 static void ep_move(struct xiw_ep *ep, enum xiw_ep_state to)
@@ -200,9 +199,8 @@ static void ep_close(struct xiw_ep *ep, bool abort)
 {
 	ep_drop_socket(ep, abort);
 	xiw_batch_drop(&ep->rest);
-	ep_clear_deadline(ep);
-	if (cancel_delayed_work(&ep->retry))
-		xiw_ep_put(ep);
+	ep_clear_timer(ep, &ep->deadline);
+	ep_clear_timer(ep, &ep->retry);
 	ep_move(ep, XIW_EP_CLOSED);
 	xa_erase(&eps, ep->id);
 	xiw_ep_put(ep);
@@ -283,13 +281,13 @@ void xiw_ep_finish(struct xiw_ep *ep, int err, enum xiw_cause cause)
 	connected = ep_part(ep, cause);
 	ep_tell_end(ep, err);
 	xiw_ep_unbind(ep);
-	ep_clear_deadline(ep);
+	ep_clear_timer(ep, &ep->deadline);
 	if (!connected || ep->state == XIW_EP_CONNECTING) {
 		ep_close(ep, true);
 		return;
 	}
 	ep_move(ep, XIW_EP_FAREWELL);
-	ep_set_deadline(ep, EP_FAREWELL_MS);
+	ep_set_timer(ep, &ep->deadline, EP_FAREWELL_MS);
 	ep_farewell(ep);
 }
 
@@ -429,7 +427,6 @@ static void ep_refuse_reply(struct xiw_ep *ep, int err)
 {
 	enum xiw_cause cause = err == -EMSGSIZE ? XIW_BAD_IRD :
 			       err == -EOPNOTSUPP ? XIW_BAD_RTR : XIW_SETUP_FAILED;
-
 	struct xiw_framing framing = {
 		.crc = ep->ours.crc || ep->theirs.crc,
 		.markers = ep->theirs.markers,
@@ -457,7 +454,7 @@ static void ep_replied(struct xiw_ep *ep)
 		ep_refuse_reply(ep, ret);
 		return;
 	}
-	ep_clear_deadline(ep);
+	ep_clear_timer(ep, &ep->deadline);
 	ep_move(ep, XIW_EP_OPEN);
 	xiw_stat_inc(ep->dev, XIW_STAT_CONNECTS);
 	ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, 0);
@@ -504,7 +501,7 @@ static void ep_asked(struct xiw_ep *ep)
 		ep->theirs.ord = XIW_MAX_ORD;
 	}
 	ep_fill_event(ep, &event);
-	ep_clear_deadline(ep);
+	ep_clear_timer(ep, &ep->deadline);
 	ep_move(ep, XIW_EP_ASKED);
 	ret = xiw_listener_ask(listener, ep->dev, &event);
 	if (ret) {
@@ -534,7 +531,7 @@ void xiw_ep_accepted(struct xiw_ep *ep)
 
 	if (ep->terms.rtr) {
 		ep_move(ep, XIW_EP_WAIT_OPENING);
-		ep_set_deadline(ep, EP_OPENING_MS);
+		ep_set_timer(ep, &ep->deadline, EP_OPENING_MS);
 		return;
 	}
 	ep_move(ep, XIW_EP_OPEN);
@@ -546,7 +543,7 @@ static void ep_opened(struct xiw_ep *ep)
 {
 	if (ep->state != XIW_EP_WAIT_OPENING)
 		return;
-	ep_clear_deadline(ep);
+	ep_clear_timer(ep, &ep->deadline);
 	ep_move(ep, XIW_EP_OPEN);
 	xiw_stat_inc(ep->dev, XIW_STAT_ACCEPTS);
 	ep_tell(ep, IW_CM_EVENT_ESTABLISHED, 0);
@@ -646,10 +643,7 @@ static void ep_retry_work(struct work_struct *work)
 {
 	struct xiw_ep *ep = container_of(to_delayed_work(work), struct xiw_ep, retry);
 
-	mutex_lock(&ep->lock);
-	if (ep->state == XIW_EP_WAIT_OPENING || ep->state == XIW_EP_OPEN)
-		ep_streaming(ep);
-	mutex_unlock(&ep->lock);
+	xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 	xiw_ep_put(ep);
 }
 
@@ -674,7 +668,7 @@ struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state)
 		return NULL;
 	}
 	xiw_ep_get(ep);		/* its place in eps */
-	ep_set_deadline(ep, ep->initiator ? EP_CONNECT_MS : EP_REQUEST_MS);
+	ep_set_timer(ep, &ep->deadline, ep->initiator ? EP_CONNECT_MS : EP_REQUEST_MS);
 	return ep;
 }
 

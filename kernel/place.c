@@ -277,6 +277,17 @@ static enum xiw_cause place_send(struct xiw_qp *qp, const struct xiw_rdmap_op *o
 	return XIW_OK;
 }
 
+/* A message that is due on its queue, and all of it in one segment. */
+static enum xiw_cause place_judge_whole(const struct xiw_qp *qp, const struct xiw_headers *hdr,
+					u32 qn)
+{
+	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[qn])
+		return XIW_BAD_MSN;
+	if (hdr->untagged.mo)
+		return XIW_BAD_MO;
+	return hdr->ctrl.ddp & DDP_LAST ? XIW_OK : XIW_BAD_LENGTH;
+}
+
 /*
  * Immediate Data stands in the line of the Sends and takes a receive request, in which it places
  * nothing. Its 8 octets are 4 of the verbs', then 4 that are not looked at. Verbs have it as part
@@ -296,13 +307,9 @@ static enum xiw_cause place_imm(struct xiw_qp *qp, const struct xiw_rdmap_op *op
 	enum xiw_cause cause;
 
 	/* Segments of a Send that has not ended have the same number. */
-	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_SEND] || qp->rx.recv_busy)
-		return XIW_BAD_MSN;
-	if (hdr->untagged.mo)
-		return XIW_BAD_MO;
-	if (!(hdr->ctrl.ddp & DDP_LAST))
-		return XIW_BAD_LENGTH;
-	cause = place_find_recv(qp);
+	cause = qp->rx.recv_busy ? XIW_BAD_MSN : place_judge_whole(qp, hdr, DDP_QN_SEND);
+	if (!cause)
+		cause = place_find_recv(qp);
 	if (unlikely(cause))
 		return cause;
 	cqe.wr_id = qp->rx.recv->wr_id;
@@ -328,13 +335,11 @@ static enum xiw_cause place_judge_source(struct xiw_qp *qp, const struct xiw_irq
 /* What Read and Atomic Requests have in common: their queue and their number. */
 static enum xiw_cause place_judge_request(struct xiw_qp *qp, const struct xiw_headers *hdr)
 {
-	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_READ])
-		return XIW_BAD_MSN;
-	if (hdr->untagged.mo)
-		return XIW_BAD_MO;
-	if (!(hdr->ctrl.ddp & DDP_LAST))
-		return XIW_BAD_LENGTH;
-	return qp->irq.used == qp->irq.size ? XIW_IRD_EXCEEDED : XIW_OK;
+	enum xiw_cause cause = place_judge_whole(qp, hdr, DDP_QN_READ);
+
+	if (!cause && qp->irq.used == qp->irq.size)
+		cause = XIW_IRD_EXCEEDED;
+	return cause;
 }
 
 /* The request has been judged; its Response is due. */
@@ -423,6 +428,7 @@ static enum xiw_cause place_atomic_req(struct xiw_qp *qp, const struct xiw_heade
 static enum xiw_cause place_atomic_resp(struct xiw_qp *qp, const struct xiw_headers *hdr)
 {
 	u64 original = be64_to_cpu(hdr->atomic_resp.original);
+	enum xiw_cause cause;
 	struct xiw_read *read;
 	struct xiw_mr *mr;
 
@@ -431,12 +437,9 @@ static enum xiw_cause place_atomic_resp(struct xiw_qp *qp, const struct xiw_head
 	read = &qp->read_slots[qp->reads.head];
 	if (!read->atomic || be32_to_cpu(hdr->atomic_resp.request_id) != read->request_id)
 		return XIW_UNEXPECTED_RESPONSE;
-	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_ATOMIC_RESP])
-		return XIW_BAD_MSN;
-	if (hdr->untagged.mo)
-		return XIW_BAD_MO;
-	if (!(hdr->ctrl.ddp & DDP_LAST))
-		return XIW_BAD_LENGTH;
+	cause = place_judge_whole(qp, hdr, DDP_QN_ATOMIC_RESP);
+	if (cause)
+		return cause;
 	/* Its owner may have deregistered the sink meanwhile: not the peer's fault. */
 	if (xiw_mr_get(&mr, qp->ibqp.pd, read->sink.lkey, read->sink.addr, sizeof(original),
 		       IB_ACCESS_LOCAL_WRITE)) {

@@ -26,11 +26,10 @@ static int post_judge_inline(const struct xiw_qp *qp, const struct xiw_send_slot
 
 static int post_judge_sges(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
 {
-	if (xiw_slot_atomic(cur))
-		return cur->num_sge != 1 || cur->inline_len ? -EINVAL : 0;
-
 	u32 limit = cur->opcode == XIW_OP_READ ? XIW_MAX_SGE_RD : qp->cap.max_send_sge;
 
+	if (xiw_slot_atomic(cur))
+		return cur->num_sge != 1 || cur->inline_len ? -EINVAL : 0;
 	return cur->num_sge > limit || cur->inline_len ? -EINVAL : 0;
 }
 

@@ -349,9 +349,7 @@ static int qp_size(struct xiw_qp *qp, const struct ib_qp_init_attr *attr, u32 *r
 	qp->sq_slot_size = max(roundup_pow_of_two(XIW_SLOT_HEADER + data), XIW_SLOT_MIN);
 	cap->max_inline_data = min(qp->sq_slot_size - XIW_SLOT_HEADER, XIW_MAX_INLINE);
 	qp->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1u));
-	*rq_slot_size = roundup_pow_of_two(sizeof(struct xiw_recv_slot) +
-					   max(cap->max_recv_sge, 1u) * sizeof(struct xiw_sge) -
-					   sizeof(struct xiw_sge));
+	*rq_slot_size = xiw_recv_slot_size(cap->max_recv_sge);
 	return 0;
 }
 

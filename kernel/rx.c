@@ -117,7 +117,7 @@ static bool rx_may_wait(struct xiw_qp *qp)
 	if (!qp->rx.starved) {
 		qp->rx.starved = true;
 		qp->rx.starved_since = jiffies;
-		xiw_ep_retry_rx(qp->ep, RX_PATIENCE_MS);
+		xiw_ep_retry_rx(qp->ep, RX_PATIENCE_MS + 1);
 	}
 	return time_before_eq(jiffies, qp->rx.starved_since + msecs_to_jiffies(RX_PATIENCE_MS));
 }
