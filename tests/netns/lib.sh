@@ -329,8 +329,8 @@ use_path() {
 # --- the final gate ---
 
 # What the kernel says when something is wrong with it.
-bad_news='BUG[: ]|WARNING[: ]|Oops|KASAN|UBSAN|KCSAN|Call Trace|general protection|refcount_t'
-bad_news+='|corruption|unreferenced object|suspicious RCU|possible .* (locking|deadlock)'
+bad_news='BUG[: ]|WARNING[: ]|Oops|KASAN|UBSAN|KCSAN|Call Trace|general protection fault[:,]'
+bad_news+='|refcount_t|corruption|unreferenced object|suspicious RCU|possible .* (locking|deadlock)'
 bad_news+='|inconsistent lock|blocked for more than|soft lockup|stall|atomic context'
 bad_news+='|unregister_netdevice: waiting'
 
