@@ -98,25 +98,35 @@ static bool cq_take_arm(struct xiw_cq *cq, u8 fresh)
 	return true;
 }
 
+/* Whether the consumer is to be called now; his answer is awaited before he is called again. */
+static bool cq_begin_call(struct xiw_cq *cq)
+{
+	u8 fresh = cq->fresh;
+
+	lockdep_assert_held(&cq->lock);
+	if (!fresh || cq->calling)
+		return false;
+	WRITE_ONCE(cq->fresh, 0);
+	cq->calling = cq_take_arm(cq, fresh);
+	return cq->calling;
+}
+
 void xiw_cq_fire(struct xiw_cq *cq)
 {
 	unsigned long flags;
-	bool wanted;
-	u8 fresh;
 
 	if (!READ_ONCE(cq->fresh))	/* whoever pushed sees it set, or someone fires for him */
 		return;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	fresh = cq->fresh;
-	WRITE_ONCE(cq->fresh, 0);
-	wanted = fresh && cq_take_arm(cq, fresh);
-	spin_unlock_irqrestore(&cq->lock, flags);
-
-	if (wanted) {
+	while (cq_begin_call(cq)) {
+		spin_unlock_irqrestore(&cq->lock, flags);
 		xiw_stat_inc(to_xiw_device(cq->ibcq.device), XIW_STAT_NOTIFICATIONS);
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+		spin_lock_irqsave(&cq->lock, flags);
+		cq->calling = false;
 	}
+	spin_unlock_irqrestore(&cq->lock, flags);
 }
 
 bool xiw_cq_seen(struct xiw_cq *cq, u32 count)

@@ -21,6 +21,7 @@
  * @arm: kernel consumer: what it asked for last, as xiw_cq_ctl.arm
  * @fired: the value of arm that was notified last
  * @fresh: entries written since the last xiw_cq_fire(): XIW_CQ_FRESH_*
+ * @calling: the consumer is being called; two calls at a time would be too many for him
  * @broken: it overflowed; nothing is written any more
  * @stamped: completions carry the time
  */
@@ -37,6 +38,7 @@ struct xiw_cq {
 	u32			arm;
 	u32			fired;
 	u8			fresh;
+	bool			calling;
 	bool			broken;
 	bool			stamped;
 };
