@@ -95,6 +95,13 @@ void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype)
 		xiw_qp_event(qp, IB_EVENT_QP_REQ_ERR);
 }
 
+/* No request of the shared receive queue will be taken any more: who drains it waits for that. */
+static void qp_report_last_recv(struct xiw_qp *qp)
+{
+	if (qp->ibqp.srq)
+		xiw_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
 /* Return: true for the first call after the stream was open. */
 static bool qp_stop(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_headers *fault)
 {
@@ -257,8 +264,10 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 		xiw_qp_flush_locked(qp);
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
-	if (attached)
+	if (attached) {
 		xiw_qp_fire(qp);
+		qp_report_last_recv(qp);
+	}
 	return attached;
 }
 
@@ -312,6 +321,7 @@ static void qp_end(struct xiw_qp *qp, enum xiw_cause cause)
 {
 	struct xiw_ep *ep = qp_endpoint(qp);
 	unsigned long flags;
+	bool moved = false;
 
 	if (ep) {
 		xiw_ep_end(ep, cause);
@@ -319,9 +329,11 @@ static void qp_end(struct xiw_qp *qp, enum xiw_cause cause)
 	}
 	spin_lock_irqsave(&qp->lock, flags);
 	if (!qp->attached && qp->state != XIW_QP_ERROR)
-		xiw_qp_move(qp, XIW_QP_ERROR);
+		moved = xiw_qp_move(qp, XIW_QP_ERROR);
 	spin_unlock_irqrestore(&qp->lock, flags);
 	xiw_qp_flush(qp);
+	if (moved)
+		qp_report_last_recv(qp);
 }
 
 /*
