@@ -12,6 +12,7 @@ static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 	case XIW_OP_WRITE_IMM:
 		return XIW_WC_WRITE;
 	case XIW_OP_READ:
+	case XIW_OP_READ_INV:
 		return XIW_WC_READ;
 	case XIW_OP_CMP_SWP:
 		return XIW_WC_CMP_SWP;
@@ -19,6 +20,8 @@ static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 		return XIW_WC_FETCH_ADD;
 	case XIW_OP_LOCAL_INV:
 		return XIW_WC_LOCAL_INV;
+	case XIW_OP_REG_MR:
+		return XIW_WC_REG_MR;
 	default:
 		return XIW_WC_SEND;
 	}
@@ -37,7 +40,7 @@ static void complete_send(struct xiw_qp *qp, const struct xiw_send_wr *wr)
 		.sq_count = qp->sq.returned,
 	};
 
-	WRITE_ONCE(qp->last_read, wr->opcode == XIW_OP_READ);
+	WRITE_ONCE(qp->last_read, cqe.opcode == XIW_WC_READ);
 	qp->last_cqe = READ_ONCE(xiw_qp_send_cq(qp)->produced);
 	if (wr->status == IB_WC_SUCCESS && !(wr->flags & XIW_SEND_SIGNALED))
 		return;

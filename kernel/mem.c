@@ -23,13 +23,19 @@
  * Access
  */
 
+/* Under RCU; the key octet is the caller's to compare. */
+static struct xiw_mr *mem_find(struct xiw_device *dev, u32 stag)
+{
+	return xa_load(&dev->stags, stag >> MEM_KEY_BITS);
+}
+
 /* Returns a reference that the caller must put, or NULL. */
 static struct xiw_mr *mem_lookup(struct xiw_device *dev, u32 stag)
 {
 	struct xiw_mr *mr;
 
 	rcu_read_lock();
-	mr = xa_load(&dev->stags, stag >> MEM_KEY_BITS);
+	mr = mem_find(dev, stag);
 	if (mr && !refcount_inc_not_zero(&mr->ref))
 		mr = NULL;
 	rcu_read_unlock();
@@ -53,7 +59,8 @@ static enum xiw_mem_fault mem_judge_range(const struct xiw_mr *mr, u64 addr, u64
 static enum xiw_mem_fault mem_judge(const struct xiw_mr *mr, const struct ib_pd *pd, u32 stag,
 				    u64 addr, u64 len, int access)
 {
-	if (mr->stag != stag || !READ_ONCE(mr->valid))
+	/* pairs with xiw_mr_register(): who sees it valid sees what it stands for */
+	if (!smp_load_acquire(&mr->valid) || mr->stag != stag)
 		return XIW_MEM_BAD_STAG;
 	if (mr->ibmr.pd != pd)
 		return XIW_MEM_BAD_PD;
@@ -66,12 +73,16 @@ static enum xiw_mem_fault mem_judge(const struct xiw_mr *mr, const struct ib_pd 
 enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct ib_pd *pd, u32 stag, u64 addr, u64 len,
 			      int access)
 {
-	struct xiw_mr *found = mem_lookup(to_xiw_device(pd->device), stag);
 	enum xiw_mem_fault fault;
+	struct xiw_mr *found;
 
-	if (unlikely(!found))
+	local_bh_disable();
+	found = mem_lookup(to_xiw_device(pd->device), stag);
+	if (unlikely(!found)) {
+		local_bh_enable();
 		return XIW_MEM_BAD_STAG;
-
+	}
+	smp_mb__after_atomic();	/* pairs with the barrier in mem_quiesce() */
 	fault = mem_judge(found, pd, stag, addr, len, access);
 	if (unlikely(fault))
 		xiw_mr_put(found);
@@ -80,10 +91,16 @@ enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct ib_pd *pd, u32 stag, u6
 	return fault;
 }
 
-void xiw_mr_put(struct xiw_mr *mr)
+static void mem_drop(struct xiw_mr *mr)
 {
 	if (refcount_dec_and_test(&mr->ref))
 		complete(&mr->unused);
+}
+
+void xiw_mr_put(struct xiw_mr *mr)
+{
+	mem_drop(mr);
+	local_bh_enable();
 }
 
 void *xiw_mr_span(const struct xiw_mr *mr, u64 addr, size_t *len)
@@ -131,7 +148,7 @@ void xiw_mr_write(const struct xiw_mr *mr, u64 addr, const void *from, size_t le
 static enum xiw_mem_fault mem_judge_invalidate(const struct xiw_mr *mr, const struct ib_pd *pd,
 					       u32 stag, bool remote)
 {
-	if (mr->stag != stag)
+	if (READ_ONCE(mr->stag) != stag)
 		return XIW_MEM_BAD_STAG;
 	if (mr->ibmr.pd != pd)
 		return XIW_MEM_BAD_PD;
@@ -140,18 +157,68 @@ static enum xiw_mem_fault mem_judge_invalidate(const struct xiw_mr *mr, const st
 	return XIW_MEM_OK;
 }
 
+/* Accesses run with softirqs off, on other CPUs: the wait is no longer than one of them. */
+static void mem_quiesce(const struct xiw_mr *mr)
+{
+	smp_mb();	/* pairs with xiw_mr_get(): it sees what was done before, or we see it */
+	while (refcount_read(&mr->ref) > 1)
+		cpu_relax();
+}
+
 enum xiw_mem_fault xiw_mr_invalidate(struct ib_pd *pd, u32 stag, bool remote)
 {
-	struct xiw_mr *mr = mem_lookup(to_xiw_device(pd->device), stag);
-	enum xiw_mem_fault fault;
+	enum xiw_mem_fault fault = XIW_MEM_BAD_STAG;
+	struct xiw_mr *mr;
 
-	if (!mr)
-		return XIW_MEM_BAD_STAG;
-
-	fault = mem_judge_invalidate(mr, pd, stag, remote);
-	if (!fault)
+	rcu_read_lock_bh();
+	mr = mem_find(to_xiw_device(pd->device), stag);
+	if (mr)
+		fault = mem_judge_invalidate(mr, pd, stag, remote);
+	if (!fault) {
 		WRITE_ONCE(mr->valid, false);
-	xiw_mr_put(mr);
+		mem_quiesce(mr);
+	}
+	rcu_read_unlock_bh();
+	return fault;
+}
+
+static enum xiw_mem_fault mem_judge_register(const struct xiw_mr *mr, const struct ib_pd *pd,
+					     int access)
+{
+	if (mr->ibmr.type != IB_MR_TYPE_MEM_REG)
+		return XIW_MEM_BAD_STAG;
+	if (mr->ibmr.pd != pd)
+		return XIW_MEM_BAD_PD;
+	if (mr->valid || (access & ~MEM_ACCESS))
+		return XIW_MEM_NO_RIGHT;
+	return mr->num_staged ? XIW_MEM_OK : XIW_MEM_BAD_BOUNDS;
+}
+
+/* No access is under way: it has not been valid yet, or was invalidated, which waits for them. */
+static void mem_adopt_staged(struct xiw_mr *mr, u32 stag, int access)
+{
+	swap(mr->blocks, mr->staged);
+	mr->num_staged = 0;
+	mr->block_shift = ilog2(mr->ibmr.page_size);
+	mr->iova = mr->ibmr.iova;
+	mr->length = mr->ibmr.length;
+	mr->access = access;
+	WRITE_ONCE(mr->stag, stag);
+	smp_store_release(&mr->valid, true);	/* pairs with mem_judge() */
+}
+
+enum xiw_mem_fault xiw_mr_register(struct ib_pd *pd, u32 stag, int access)
+{
+	enum xiw_mem_fault fault = XIW_MEM_BAD_STAG;
+	struct xiw_mr *mr;
+
+	rcu_read_lock();
+	mr = mem_find(to_xiw_device(pd->device), stag);
+	if (mr)
+		fault = mem_judge_register(mr, pd, access);
+	if (!fault)
+		mem_adopt_staged(mr, stag, access);
+	rcu_read_unlock();
 	return fault;
 }
 
@@ -374,7 +441,7 @@ int xiw_mr_dereg(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct xiw_mr *mr = to_xiw_mr(ibmr);
 
 	xa_erase(&to_xiw_device(ibmr->device)->stags, mr->stag >> MEM_KEY_BITS);
-	xiw_mr_put(mr);
+	mem_drop(mr);
 	wait_for_completion(&mr->unused);
 	mem_free(mr);
 	return 0;

@@ -12,12 +12,13 @@
 
 /**
  * struct xiw_mr - registered memory
- * @ibmr: what the core sees; lkey and rkey are the STag
+ * @ibmr: what the core sees; lkey and rkey are the STag, or are to be with the next registration
  * @ref: one for the registration, one for each access under way
  * @unused: completed by the last put
  * @rcu: lookups may still see it for a grace period
  * @stag: random sparse index in the upper 24 bits, key octet below (RFC 5040 section 8.1.1)
- * @valid: accesses are allowed; false before a fast registration and after an invalidation
+ * @valid: accesses are allowed, and all below holds; false before a fast registration and after an
+ *	invalidation
  * @access: enum ib_access_flags
  * @iova: first address
  * @length: octets
@@ -81,7 +82,8 @@ enum xiw_mem_fault {
  * Checks in this order: index, key and validity; domain; rights; wrap of @addr + @len at 2^64;
  * bounds (RFC 5040 sections 5.2.1 and 7.2, RFC 5041 section 7.1).
  *
- * Context: any. Between get and put the pages stay; sleeping is not allowed there.
+ * Context: process or softirq. Between get and put the pages stay; softirqs are off, so that who
+ * ends the validity of an STag can wait for it.
  * Return: XIW_MEM_OK or what is wrong.
  */
 enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct ib_pd *pd, u32 stag, u64 addr, u64 len,
@@ -109,12 +111,26 @@ void xiw_mr_write(const struct xiw_mr *mr, u64 addr, const void *from, size_t le
  * @stag: index and key octet
  * @remote: the peer asks: only fast-registered memory may be hit (RFC 5040 section 8.1.1 rule 7)
  *
- * An STag that is invalid already is fine. When it returns no new access starts.
+ * An STag that is invalid already is fine. When it returns no access starts, and none is under way.
  *
- * Context: any.
+ * Context: process or softirq; the caller has no access under way.
  * Return: XIW_MEM_OK, XIW_MEM_BAD_STAG, XIW_MEM_BAD_PD, or XIW_MEM_NO_RIGHT.
  */
 enum xiw_mem_fault xiw_mr_invalidate(struct ib_pd *pd, u32 stag, bool remote);
+
+/**
+ * xiw_mr_register - make valid what xiw_mr_map_sg() has put into a region
+ * @pd: protection domain of the queue pair that asks
+ * @stag: index of the region, and the key octet that it gets
+ * @access: rights that it gets, enum ib_access_flags
+ *
+ * Context: process or softirq. The consumer, who is the kernel, touches the region only when this
+ * is over, and registers it one at a time.
+ * Return: XIW_MEM_OK; XIW_MEM_BAD_STAG if there is no such region or it is not one for fast
+ * registration; XIW_MEM_BAD_PD; XIW_MEM_NO_RIGHT if it is valid or the rights cannot be granted;
+ * XIW_MEM_BAD_BOUNDS if it is empty.
+ */
+enum xiw_mem_fault xiw_mr_register(struct ib_pd *pd, u32 stag, int access);
 
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in mem.c. */
 struct ib_mr *xiw_mr_reg_user(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access,

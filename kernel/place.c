@@ -89,14 +89,19 @@ static void place_read_failed(struct xiw_qp *qp, const struct xiw_read *read,
 }
 
 /* The oldest Read or Atomic is answered: it, and all that waits behind it, may complete. */
-static void place_read_done(struct xiw_qp *qp, const struct xiw_read *read)
+static enum xiw_cause place_read_done(struct xiw_qp *qp, const struct xiw_read *read)
 {
+	if (read->invalidate && xiw_mr_invalidate(qp->ibqp.pd, read->sink.lkey, false)) {
+		place_read_failed(qp, read, IB_WC_LOC_PROT_ERR);
+		return XIW_LOCAL_FAULT;
+	}
 	if (!read->opening)
 		xiw_qp_wr(qp, read->wr)->done = true;
 	xiw_fifo_pop(&qp->reads);
 	xiw_qp_retire(qp);
 	WRITE_ONCE(qp->tx.blocked, false);
 	qp->rx.kick = true;
+	return XIW_OK;
 }
 
 /*
@@ -132,9 +137,7 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
 			return cause;
 		read->placed += len;
 	}
-	if (last)
-		place_read_done(qp, read);
-	return XIW_OK;
+	return last ? place_read_done(qp, read) : XIW_OK;
 }
 
 /*
@@ -449,8 +452,7 @@ static enum xiw_cause place_atomic_resp(struct xiw_qp *qp, const struct xiw_head
 	xiw_mr_write(mr, read->sink.addr, &original, sizeof(original));
 	xiw_mr_put(mr);
 	qp->rx.msn[DDP_QN_ATOMIC_RESP]++;
-	place_read_done(qp, read);
-	return XIW_OK;
+	return place_read_done(qp, read);
 }
 
 /* The Read or Atomic whose request a Terminate repeats, or NULL. */

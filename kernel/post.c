@@ -17,16 +17,21 @@
  * Taking
  */
 
+static bool post_reads(u8 opcode)
+{
+	return opcode == XIW_OP_READ || opcode == XIW_OP_READ_INV;
+}
+
 static int post_judge_inline(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
 {
-	if (cur->opcode == XIW_OP_READ || xiw_slot_atomic(cur) || cur->num_sge)
+	if (post_reads(cur->opcode) || xiw_slot_atomic(cur) || cur->num_sge)
 		return -EINVAL;
 	return cur->inline_len > qp->cap.max_inline_data ? -EMSGSIZE : 0;
 }
 
 static int post_judge_sges(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
 {
-	u32 limit = cur->opcode == XIW_OP_READ ? XIW_MAX_SGE_RD : qp->cap.max_send_sge;
+	u32 limit = post_reads(cur->opcode) ? XIW_MAX_SGE_RD : qp->cap.max_send_sge;
 
 	if (xiw_slot_atomic(cur))
 		return cur->num_sge != 1 || cur->inline_len ? -EINVAL : 0;
@@ -44,9 +49,14 @@ static int post_judge_header(const struct xiw_qp *qp, const struct xiw_send_slot
 	case XIW_OP_SEND:
 	case XIW_OP_SEND_INV:
 	case XIW_OP_READ:
+	case XIW_OP_READ_INV:
 	case XIW_OP_CMP_SWP:
 	case XIW_OP_FETCH_ADD:
 		break;
+	case XIW_OP_REG_MR:
+		if (!rdma_is_kernel_res(&qp->ibqp.res))
+			return -EINVAL;
+		fallthrough;
 	case XIW_OP_LOCAL_INV:
 		*data = 0;
 		return cur->num_sge || cur->inline_len ? -EINVAL : 0;
@@ -176,8 +186,12 @@ static int post_opcode(enum ib_wr_opcode opcode)
 		return XIW_OP_SEND_INV;
 	case IB_WR_RDMA_READ:
 		return XIW_OP_READ;
+	case IB_WR_RDMA_READ_WITH_INV:
+		return XIW_OP_READ_INV;
 	case IB_WR_LOCAL_INV:
 		return XIW_OP_LOCAL_INV;
+	case IB_WR_REG_MR:
+		return XIW_OP_REG_MR;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -209,6 +223,31 @@ static int post_fill_inline(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 	return 0;
 }
 
+/* What the header takes from the opcode's part of a request. */
+static void post_fill_target(struct xiw_send_slot *slot, const struct ib_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_READ:
+	case IB_WR_RDMA_READ_WITH_INV:
+		slot->remote_addr = rdma_wr(wr)->remote_addr;
+		slot->rkey = rdma_wr(wr)->rkey;
+		break;
+	case IB_WR_SEND_WITH_INV:
+		slot->imm_inv = wr->ex.invalidate_rkey;
+		break;
+	case IB_WR_LOCAL_INV:
+		slot->rkey = wr->ex.invalidate_rkey;
+		break;
+	case IB_WR_REG_MR:
+		slot->rkey = reg_wr(wr)->key;
+		slot->imm_inv = reg_wr(wr)->access;
+		break;
+	default:
+		break;
+	}
+}
+
 static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 		     const struct ib_send_wr *wr)
 {
@@ -218,21 +257,15 @@ static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 	if (opcode < 0)
 		return opcode;
 	if (wr->num_sge > qp->cap.max_send_sge ||
-	    (opcode == XIW_OP_READ && wr->num_sge > XIW_MAX_SGE_RD))
+	    (post_reads(opcode) && wr->num_sge > XIW_MAX_SGE_RD))
 		return -EINVAL;
 	memset(slot, 0, XIW_SLOT_HEADER);
 	slot->wr_id = wr->wr_id;
 	slot->opcode = opcode;
 	slot->flags = post_flags(wr->send_flags);
-	if (opcode == XIW_OP_WRITE || opcode == XIW_OP_READ) {
-		slot->remote_addr = rdma_wr(wr)->remote_addr;
-		slot->rkey = rdma_wr(wr)->rkey;
-	} else if (opcode == XIW_OP_SEND_INV) {
-		slot->imm_inv = wr->ex.invalidate_rkey;
-	} else if (opcode == XIW_OP_LOCAL_INV) {
-		slot->rkey = wr->ex.invalidate_rkey;
+	post_fill_target(slot, wr);
+	if (opcode == XIW_OP_LOCAL_INV || opcode == XIW_OP_REG_MR)
 		return 0;
-	}
 	if (wr->send_flags & IB_SEND_INLINE)
 		return post_fill_inline(qp, slot, wr);
 	slot->num_sge = wr->num_sge;
@@ -303,7 +336,7 @@ int xiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
  * @wr: requests of a kernel consumer; NULL for a process
  * @bad_wr: names the first that was refused; those before it are posted
  *
- * Context: any.
+ * Context: any. A kernel consumer is never called back from here, but by a worker.
  * Return: 0; -ENOMEM if the queue is full; -EINVAL for a request that cannot be, or with a shared
  * receive queue.
  */
@@ -324,9 +357,14 @@ int xiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		spin_unlock_irqrestore(&qp->rq_post_lock, flags);
 		smp_mb();	/* pairs with the barrier in xiw_ring_unwatch() */
 	}
-	if (READ_ONCE(qp->state) == XIW_QP_ERROR)
-		xiw_qp_flush(qp);
-	else if (!wr || READ_ONCE(qp->rq.ctl->flags) & XIW_NEED_DOORBELL)
+	if (READ_ONCE(qp->state) == XIW_QP_ERROR) {
+		if (wr)
+			xiw_worker_queue(qp);
+		else
+			xiw_qp_flush(qp);
+		return ret;
+	}
+	if (!wr || READ_ONCE(qp->rq.ctl->flags) & XIW_NEED_DOORBELL)
 		xiw_qp_wake(qp);
 	return ret;
 }

@@ -96,6 +96,7 @@ struct xiw_send_wr {
  * @sink: where the data goes; what a Read Response must name, octet by octet
  * @placed: octets that have come
  * @atomic: an Atomic, whose Response must name @request_id
+ * @invalidate: the STag of @sink is invalid when it is done
  * @opening: no work request asked for it: it opens the stream
  * @request_id: of an Atomic
  */
@@ -104,6 +105,7 @@ struct xiw_read {
 	struct xiw_sge	sink;
 	u32		placed;
 	bool		atomic;
+	bool		invalidate;
 	bool		opening;
 	u32		request_id;
 };

@@ -390,7 +390,10 @@ static int tx_stage_read(struct tx_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.cur;
-	struct xiw_read read = { .wr = qp->sq.taken - 1 };
+	struct xiw_read read = {
+		.wr = qp->sq.taken - 1,
+		.invalidate = cur->opcode == XIW_OP_READ_INV,
+	};
 	int ret;
 
 	if (qp->reads.used == qp->reads.size)
@@ -435,8 +438,14 @@ static int tx_stage_atomic(struct tx_run *run)
 static int tx_do_local(struct tx_run *run)
 {
 	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	enum xiw_mem_fault bad;
 
-	if (xiw_mr_invalidate(qp->ibqp.pd, qp->tx.cur->rkey, false))
+	if (cur->opcode == XIW_OP_REG_MR)
+		bad = xiw_mr_register(qp->ibqp.pd, cur->rkey, cur->imm_inv);
+	else
+		bad = xiw_mr_invalidate(qp->ibqp.pd, cur->rkey, false);
+	if (bad)
 		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
 	tx_request_staged(qp);
 	return TX_STAGED;
@@ -466,11 +475,13 @@ static int tx_stage_request(struct tx_run *run)
 		return TX_NOTHING;
 	switch (tx->cur->opcode) {
 	case XIW_OP_READ:
+	case XIW_OP_READ_INV:
 		return tx_stage_read(run);
 	case XIW_OP_CMP_SWP:
 	case XIW_OP_FETCH_ADD:
 		return tx_stage_atomic(run);
 	case XIW_OP_LOCAL_INV:
+	case XIW_OP_REG_MR:
 		return tx_do_local(run);
 	default:
 		return tx->imm_due ? tx_stage_imm(run) : tx_stage_payload(run);
