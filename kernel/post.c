@@ -84,6 +84,13 @@ static u64 post_payload(const struct xiw_send_slot *cur)
 	return len;
 }
 
+static int post_judge_payload(const struct xiw_send_slot *cur, u64 len)
+{
+	if (len > XIW_MAX_MESSAGE)
+		return -EMSGSIZE;
+	return xiw_slot_atomic(cur) && len != sizeof(u64) ? -EINVAL : 0;
+}
+
 int xiw_send_take(struct xiw_qp *qp)
 {
 	struct xiw_send_slot *cur = qp->tx.cur;
@@ -113,10 +120,9 @@ int xiw_send_take(struct xiw_qp *qp)
 	memcpy(xiw_slot_data(cur), slot + XIW_SLOT_HEADER, data);
 	barrier();
 	payload = post_payload(cur);
-	if (payload > XIW_MAX_MESSAGE)
-		return -EMSGSIZE;
-	if (xiw_slot_atomic(cur) && payload != sizeof(u64))
-		return -EINVAL;
+	ret = post_judge_payload(cur, payload);
+	if (ret)
+		return ret;
 	qp->tx.cur_len = payload;
 	qp->tx.cur_sent = 0;
 	wr->byte_len = payload;
@@ -180,6 +186,8 @@ static int post_opcode(enum ib_wr_opcode opcode)
 	switch (opcode) {
 	case IB_WR_RDMA_WRITE:
 		return XIW_OP_WRITE;
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		return XIW_OP_WRITE_IMM;
 	case IB_WR_SEND:
 		return XIW_OP_SEND;
 	case IB_WR_SEND_WITH_INV:
@@ -188,6 +196,10 @@ static int post_opcode(enum ib_wr_opcode opcode)
 		return XIW_OP_READ;
 	case IB_WR_RDMA_READ_WITH_INV:
 		return XIW_OP_READ_INV;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+		return XIW_OP_CMP_SWP;
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		return XIW_OP_FETCH_ADD;
 	case IB_WR_LOCAL_INV:
 		return XIW_OP_LOCAL_INV;
 	case IB_WR_REG_MR:
@@ -206,32 +218,47 @@ static u8 post_flags(int flags)
 }
 
 /* Inline data of a kernel consumer lies at plain kernel addresses. */
-static int post_fill_inline(const struct xiw_qp *qp, struct xiw_send_slot *slot,
-			    const struct ib_send_wr *wr)
+static void post_fill_inline(struct xiw_send_slot *slot, const struct ib_send_wr *wr)
 {
-	u32 len = 0;
+	void *to = xiw_slot_data(slot);
 	int i;
 
 	for (i = 0; i < wr->num_sge; i++) {
-		if (wr->sg_list[i].length > qp->cap.max_inline_data - len)
-			return -EINVAL;
-		memcpy(xiw_slot_data(slot) + len, (void *)(uintptr_t)wr->sg_list[i].addr,
-		       wr->sg_list[i].length);
-		len += wr->sg_list[i].length;
+		memcpy(to, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+		to += wr->sg_list[i].length;
 	}
-	slot->inline_len = len;
-	return 0;
+}
+
+static void post_fill_sges(struct xiw_send_slot *slot, const struct ib_send_wr *wr)
+{
+	struct xiw_sge *sges = xiw_slot_sges(slot);
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++)
+		sges[i] = (struct xiw_sge){
+			.addr = wr->sg_list[i].addr,
+			.length = wr->sg_list[i].length,
+			.lkey = wr->sg_list[i].lkey,
+		};
 }
 
 /* What the header takes from the opcode's part of a request. */
 static void post_fill_target(struct xiw_send_slot *slot, const struct ib_send_wr *wr)
 {
 	switch (wr->opcode) {
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		slot->imm_inv = (__force u32)wr->ex.imm_data;
+		fallthrough;
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_READ:
 	case IB_WR_RDMA_READ_WITH_INV:
 		slot->remote_addr = rdma_wr(wr)->remote_addr;
 		slot->rkey = rdma_wr(wr)->rkey;
+		break;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		slot->remote_addr = atomic_wr(wr)->remote_addr;
+		slot->rkey = atomic_wr(wr)->rkey;
 		break;
 	case IB_WR_SEND_WITH_INV:
 		slot->imm_inv = wr->ex.invalidate_rkey;
@@ -248,33 +275,52 @@ static void post_fill_target(struct xiw_send_slot *slot, const struct ib_send_wr
 	}
 }
 
+/* Exact: num_sge has been compared with what the queue pair allows. */
+static u64 post_length(const struct ib_send_wr *wr)
+{
+	u64 len = 0;
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++)
+		len += wr->sg_list[i].length;
+	return len;
+}
+
+/* A request is refused by the same judgement as one of a process that is found in the ring. */
 static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 		     const struct ib_send_wr *wr)
 {
+	bool is_inline = wr->send_flags & IB_SEND_INLINE;
 	int opcode = post_opcode(wr->opcode);
-	int i;
+	u32 data;
+	u64 len;
+	int ret;
 
 	if (opcode < 0)
 		return opcode;
-	if (wr->num_sge > qp->cap.max_send_sge ||
-	    (post_reads(opcode) && wr->num_sge > XIW_MAX_SGE_RD))
+	if (wr->num_sge > qp->cap.max_send_sge)
 		return -EINVAL;
+	len = post_length(wr);
 	memset(slot, 0, XIW_SLOT_HEADER);
 	slot->wr_id = wr->wr_id;
 	slot->opcode = opcode;
 	slot->flags = post_flags(wr->send_flags);
+	slot->num_sge = is_inline ? 0 : wr->num_sge;
+	slot->inline_len = is_inline ? len : 0;
 	post_fill_target(slot, wr);
-	if (opcode == XIW_OP_LOCAL_INV || opcode == XIW_OP_REG_MR)
-		return 0;
-	if (wr->send_flags & IB_SEND_INLINE)
-		return post_fill_inline(qp, slot, wr);
-	slot->num_sge = wr->num_sge;
-	for (i = 0; i < wr->num_sge; i++)
-		xiw_slot_sges(slot)[i] = (struct xiw_sge){
-			.addr = wr->sg_list[i].addr,
-			.length = wr->sg_list[i].length,
-			.lkey = wr->sg_list[i].lkey,
-		};
+	ret = post_judge_header(qp, slot, &data);
+	if (!ret)
+		ret = post_judge_payload(slot, len);
+	if (ret)
+		return ret;
+	if (xiw_slot_atomic(slot)) {
+		slot->atomic.compare_add = atomic_wr(wr)->compare_add;
+		slot->atomic.swap = atomic_wr(wr)->swap;
+	}
+	if (is_inline)
+		post_fill_inline(slot, wr);
+	else
+		post_fill_sges(slot, wr);
 	return 0;
 }
 
@@ -313,7 +359,8 @@ static int post_send_kernel(struct xiw_qp *qp, const struct ib_send_wr *wr,
  * @bad_wr: names the first that was refused; those before it are posted
  *
  * Context: any for kernel consumers, whose requests are sent by a worker; a process may sleep.
- * Return: 0; -ENOMEM if the queue is full; -EINVAL or -EOPNOTSUPP for a request that cannot be.
+ * Return: 0; -ENOMEM if the queue is full; -EINVAL, -EMSGSIZE or -EOPNOTSUPP for a request that
+ * cannot be.
  */
 int xiw_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		  const struct ib_send_wr **bad_wr)
