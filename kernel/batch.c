@@ -12,7 +12,10 @@
  * given to TCP by reference. So the payload is copied once, its CRC is computed
  * over the copy that is sent, and a buffer may be reused as soon as it is staged.
  * A chunk is shared by all queue pairs that send from one CPU; its free part is
- * parked in chunk_spare between two runs. The record of a chunk is at its start.
+ * parked in chunk_spare between two runs, one for runs of processes and one for
+ * those of softirqs that interrupt them: the Response to a Read on the same host
+ * is staged while its request is being sent, and fresh pages cost more than all
+ * the rest of it. The record of a chunk is at its start.
  */
 struct xiw_chunk {
 	u32	size;
@@ -22,7 +25,7 @@ struct xiw_chunk {
 #define CHUNK_ORDER	PAGE_ALLOC_COSTLY_ORDER
 #define CHUNK_ALIGN	16	/* FPDUs of one send stay adjacent all the same */
 
-static DEFINE_PER_CPU(struct xiw_chunk *, chunk_spare);
+static DEFINE_PER_CPU(struct xiw_chunk *, chunk_spare[2]);
 
 static struct xiw_chunk *chunk_alloc(void)
 {
@@ -88,7 +91,7 @@ bool xiw_stage_commit(struct xiw_stage *stage, struct xiw_batch *batch, u32 len)
 
 void xiw_stage_begin(struct xiw_stage *stage)
 {
-	stage->chunk = this_cpu_xchg(chunk_spare, NULL);
+	stage->chunk = this_cpu_xchg(chunk_spare[!!in_serving_softirq()], NULL);
 }
 
 void xiw_stage_end(struct xiw_stage *stage)
@@ -98,7 +101,7 @@ void xiw_stage_end(struct xiw_stage *stage)
 	if (!chunk)
 		return;
 	chunk->used = min(ALIGN(chunk->used, CHUNK_ALIGN), chunk->size);
-	if (this_cpu_cmpxchg(chunk_spare, NULL, chunk))
+	if (this_cpu_cmpxchg(chunk_spare[!!in_serving_softirq()], NULL, chunk))
 		chunk_free(chunk);
 	stage->chunk = NULL;
 }
@@ -149,12 +152,14 @@ void xiw_batch_drop(struct xiw_batch *batch)
 
 void xiw_batch_exit(void)
 {
-	int cpu;
+	struct xiw_chunk *spare;
+	int cpu, i;
 
 	for_each_possible_cpu(cpu) {
-		struct xiw_chunk *chunk = per_cpu(chunk_spare, cpu);
-
-		if (chunk)
-			chunk_free(chunk);
+		for (i = 0; i < ARRAY_SIZE(chunk_spare); i++) {
+			spare = *per_cpu_ptr(&chunk_spare[i], cpu);
+			if (spare)
+				chunk_free(spare);
+		}
 	}
 }
