@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs have both ends in one process, over one device.
-names=(connect data atomics immediate flush notify requests srq bad_peer scribble)
+names=(connect data atomics immediate flush notify requests srq bad_peer scribble shares)
 mapfile -t claims < <(claims_of "$programs" "${names[@]}")
 
 plan ${#claims[@]}

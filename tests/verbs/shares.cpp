@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* No queue pair pays for another: all get their share, and neither a peer that has stopped nor a
+ * busy neighbour holds up the rest of the device.
+ */
+#include "cases.hpp"
+#include "raw_peer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <format>
+#include <functional>
+#include <ranges>
+#include <thread>
+
+using namespace rdma;
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/* Keeps the send queue of a connection full of Writes of one size. */
+class Writer
+{
+public:
+	Writer(const std::string &address, std::uint32_t size)
+		: pair_(address, { .send_wr = depth, .cq_entries = depth }), size_(size),
+		  from_(pair_.a().pd(), size), to_(pair_.b().pd(), size)
+	{
+	}
+
+	void step()
+	{
+		std::array<ibv_wc, depth> wcs;
+		int count = ibv_poll_cq(pair_.a().send_cq(), depth, wcs.data());
+
+		require(count >= 0, "the queue can be polled");
+		for (int i = 0; i < count; i++)
+			require(wcs[i].status == IBV_WC_SUCCESS, "the Write succeeds");
+		done_ += count;
+		under_way_ -= count;
+		for (; under_way_ < depth; under_way_++)
+			pair_.a().write(from_.sge(0, size_), to_.address(), to_.mr()->rkey);
+	}
+
+	void run(Clock::duration time)
+	{
+		for (auto end = Clock::now() + time; Clock::now() < end;)
+			step();
+	}
+
+	unsigned int done() const { return done_; }
+
+private:
+	static constexpr int depth = 16;
+
+	Pair pair_;
+	std::uint32_t size_;
+	Buffer from_, to_;
+	int under_way_ = 0;
+	unsigned int done_ = 0;
+};
+
+/* Does so in a thread of its own; what goes wrong there comes to light at the end. */
+class Background
+{
+public:
+	explicit Background(std::function<void()> step)
+		: thread_([this, step](const std::stop_token &stop) {
+			  try {
+				  while (!stop.stop_requested())
+					  step();
+			  } catch (...) {
+				  error_ = std::current_exception();
+			  }
+		  })
+	{
+	}
+
+	void stop()
+	{
+		thread_.request_stop();
+		thread_.join();
+		if (error_)
+			std::rethrow_exception(error_);
+	}
+
+private:
+	std::exception_ptr error_;
+	std::jthread thread_; /* the last: it uses the rest */
+};
+
+void shares_are_equal(const std::string &address)
+{
+	constexpr unsigned int threads = 4, writers = 64;
+	std::deque<Writer> all;
+	std::deque<Background> running;
+
+	for (unsigned int i = 0; i < writers; i++)
+		all.emplace_back(address, 4096);
+	for (unsigned int first = 0; first < threads; first++)
+		running.emplace_back([&all, first] {
+			for (unsigned int i = first; i < writers; i += threads)
+				all[i].step();
+		});
+	std::this_thread::sleep_for(3s);
+	for (Background &one : running)
+		one.stop();
+
+	auto [least, most] = std::ranges::minmax(all | std::views::transform(&Writer::done));
+	std::printf("Writes of a queue pair: %u to %u\n", least, most);
+	require(least > 0 && most <= 2 * least, "no share is below half of another");
+}
+
+/* An end whose peer does not read any more: its send queue is full, and so is its socket. */
+class Stuck
+{
+public:
+	explicit Stuck(const std::string &address)
+		: call_(address, { .send_wr = depth }), from_(call_.end.pd(), size)
+	{
+		/* what lets a responder send: a Write of nothing */
+		call_.peer.say(raw::fpdu(raw::Tagged().ulpdu({})));
+		for (int i = 0; i < depth; i++)
+			call_.end.write(from_.sge(0, size), 0x1000, 0x1234);
+		std::this_thread::sleep_for(200ms);
+	}
+
+	bool is_stuck() { return ibv_poll_cq(call_.end.send_cq(), 1, &wc_) == 0; }
+
+private:
+	static constexpr int depth = 64;
+	static constexpr std::uint32_t size = 1 << 20;
+
+	raw::Call call_;
+	Buffer from_;
+	ibv_wc wc_ = {};
+};
+
+unsigned int writes_in(Writer &writer, Clock::duration time)
+{
+	unsigned int before = writer.done();
+
+	writer.run(time);
+	return writer.done() - before;
+}
+
+void stopped_peer_slows_nobody(const std::string &address)
+{
+	Writer writer(address, 4096);
+	unsigned int alone = 0, beside = 0;
+
+	writer.run(200ms);
+	for (int round = 0; round < 3; round++) {
+		alone += writes_in(writer, 300ms);
+
+		Stuck stuck(address);
+
+		while (!stuck.is_stuck())
+			;
+		beside += writes_in(writer, 300ms);
+		require(stuck.is_stuck(), "the peer has not read meanwhile");
+	}
+	std::printf("Writes alone: %u, beside a peer that has stopped: %u\n", alone, beside);
+	require(2 * beside > alone, "they are not half as many");
+}
+
+/* Half of a round trip of eight octets, the median of many. */
+std::chrono::nanoseconds latency(Pair &pair, Buffer &a, Buffer &b)
+{
+	std::vector<Clock::duration> times;
+
+	for (int i = 0; i < 500; i++) {
+		auto start = Clock::now();
+
+		pair.b().receive(b.sge(0, 8));
+		pair.a().receive(a.sge(0, 8));
+		pair.a().send(a.sge(8, 8), 0);
+		next_completion(pair.b().recv_cq());
+		pair.b().send(b.sge(8, 8), 0);
+		next_completion(pair.a().recv_cq());
+		times.push_back((Clock::now() - start) / 2);
+		next_completion(pair.a().send_cq());
+		next_completion(pair.b().send_cq());
+	}
+	std::ranges::nth_element(times, times.begin() + 250);
+	return times[250];
+}
+
+void busy_neighbour_is_hardly_felt(const std::string &address)
+{
+	Writer writer(address, 65536);
+	Pair pair(address);
+	Buffer a(pair.a().pd(), 16), b(pair.b().pd(), 16);
+	std::chrono::nanoseconds alone = 0ns, beside = 0ns;
+
+	if (std::thread::hardware_concurrency() < 2)
+		throw cases::Skip("one CPU, which both threads would have to share");
+	latency(pair, a, b);
+	for (int round = 0; round < 3; round++) {
+		alone += latency(pair, a, b);
+
+		Background busy([&writer] { writer.step(); });
+
+		beside += latency(pair, a, b);
+		busy.stop();
+	}
+	std::printf("latency alone: %.1f us, beside a busy queue pair: %.1f us\n",
+		    alone.count() / 3e3, beside.count() / 3e3);
+	require(beside < 3 * alone, "it is less than three times as long");
+}
+
+constexpr cases::Case all[] = {
+	{ "64 busy queue pairs get shares within a factor of two", shares_are_equal },
+	{ "a peer that has stopped slows no other connection", stopped_peer_slows_nobody },
+	{ "a busy neighbour does not triple the latency", busy_neighbour_is_hardly_felt },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
