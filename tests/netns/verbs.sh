@@ -9,10 +9,18 @@
 names=(connect data atomics immediate flush notify requests srq bad_peer scribble shares)
 mapfile -t claims < <(claims_of "$programs" "${names[@]}")
 
-plan ${#claims[@]}
+# The module posts while it is loaded; what it says of a fault is in the log.
+kernel_consumer() {
+	modinfo xiw_consumer >/dev/null || skip "the test module is not built"
+	n1 modprobe xiw_consumer "address=$addr" || { dmesg | grep xiw_consumer; return 1; }
+	rmmod xiw_consumer
+}
+
+plan $((${#claims[@]} + 1))
 setup make_path dummy
 use_path dummy 4
 for claim in "${claims[@]}"; do
 	stage "$claim" n1 "$programs/${claim%%: *}" "$addr" "${claim#*: }"
 done
+stage "kernel: a consumer there posts all kinds of requests" kernel_consumer
 finish
