@@ -1,0 +1,289 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# Storage over RDMA, both of whose ends are the kernel's: NVMe-oF, NFS, iSER.
+#
+# They live in the first network namespace, so both ends share one device on a dummy.
+
+# shellcheck source=tests/netns/lib.sh
+. "$(dirname "$0")/lib.sh"
+need nvme fio exportfs rpc.nfsd iscsid iscsiadm
+
+dev=x$$s
+address=10.79.0.1
+configfs=/sys/kernel/config
+disk=$scratch/disk	# what the targets export
+megabytes=32
+
+run() {
+	say "$*"
+	timeout -k 5 "$limit" "$@"
+}
+
+make_device() {
+	load "$link_type"
+	ip link add "$dev" type dummy
+	ip addr add "$address/24" dev "$dev"
+	ip link set "$dev" up
+	make_link
+	mountpoint -q "$configfs" || mount -t configfs none "$configfs"
+	head -c "${megabytes}M" /dev/urandom >"$scratch/data"
+}
+
+make_link() { run rdma link add "$dev" type "$link_type" netdev "$dev"; }
+
+# same FILE: it begins with what was written.
+same() { run cmp -n "$((megabytes << 20))" "$scratch/data" "$1"; }
+
+# copy_and_compare DEVICE: writes, reads back past the page cache, and looks at the target's own copy.
+copy_and_compare() {
+	run dd if="$scratch/data" of="$1" bs=1M oflag=direct status=none
+	run dd if="$1" of="$scratch/back" bs=96K oflag=append conv=notrunc iflag=direct,count_bytes \
+		count="${megabytes}M" status=none
+	same "$scratch/back"
+	same "$disk"
+	rm "$scratch/back"
+}
+
+# verify DEVICE: many requests of all sizes at a time, with checksums.
+verify() {
+	run fio --name=verify --filename="$1" --direct=1 --rw=randwrite --bsrange=4k-512k \
+		--blockalign=4k --ioengine=libaio --iodepth=32 --size="${megabytes}M" \
+		--verify=crc32c --verify_state_save=0 --output="$scratch/fio"
+}
+
+# hammer DEVICE: writes and reads until it cannot.
+hammer() {
+	say "fio on $1 without end &"
+	timeout -k 5 "$limit" fio --name=hammer --filename="$1" --direct=1 --rw=randrw \
+		--bs=64k --ioengine=libaio --iodepth=16 --size="${megabytes}M" --time_based \
+		--runtime="$limit" --output="$scratch/fio" &
+	hammer=$!
+	wait_moving
+}
+
+fpdus() { cat "/sys/class/infiniband/$dev/ports/1/hw_counters/rx_fpdus"; }
+beyond() { (($(fpdus) > $1)); }
+
+# wait_moving: returns when data moves that did not before.
+wait_moving() { wait_until 20 beyond $(($(fpdus) + 2000)); }
+
+# --- NVMe-oF ---
+
+nvmet=$configfs/nvmet
+subsystem=xiw-$$
+
+start_nvme_target() {
+	local dir=$nvmet/subsystems/$subsystem port=$nvmet/ports/1
+	modprobe -a nvmet-rdma nvme-rdma
+	truncate -s 0 "$disk"
+	truncate -s "$((2 * megabytes))M" "$disk"
+	mkdir "$dir" "$dir/namespaces/1" "$port"
+	echo 1 >"$dir/attr_allow_any_host"
+	echo 1 >"$dir/namespaces/1/buffered_io"
+	echo -n "$disk" >"$dir/namespaces/1/device_path"
+	echo 1 >"$dir/namespaces/1/enable"
+	echo ipv4 >"$port/addr_adrfam"
+	echo rdma >"$port/addr_trtype"
+	echo "$address" >"$port/addr_traddr"
+	echo 4420 >"$port/addr_trsvcid"
+	open_nvme_port
+}
+
+open_nvme_port() { ln -s "$nvmet/subsystems/$subsystem" "$nvmet/ports/1/subsystems/"; }
+close_nvme_port() { rm "$nvmet/ports/1/subsystems/$subsystem"; }
+
+stop_nvme_target() {
+	run nvme disconnect -n "$subsystem" || true
+	rm -f "$nvmet/ports/1/subsystems/$subsystem"
+	rmdir "$nvmet/ports/1" "$nvmet/subsystems/$subsystem/namespaces/1" \
+		"$nvmet/subsystems/$subsystem"
+}
+
+# nvme_connect: sets $block to the device file.
+nvme_connect() {
+	run nvme connect -t rdma -a "$address" -s 4420 -n "$subsystem"
+	wait_until 20 find_nvme
+}
+
+find_nvme() {
+	local dir
+	for dir in /sys/class/nvme-subsystem/*; do
+		[[ $(cat "$dir/subsysnqn" 2>/dev/null) == "$subsystem" ]] || continue
+		block=/dev/$(basename "$(find "$dir/" -maxdepth 1 -name 'nvme*n*' -print -quit)")
+		[[ -b $block ]] && return
+	done
+	return 1
+}
+
+nvme_round() {
+	trap stop_nvme_target EXIT
+	start_nvme_target
+	nvme_connect
+	copy_and_compare "$block"
+	verify "$block"
+}
+
+# The target's queue pairs share one queue of receives then.
+nvme_with_srq() {
+	rmmod nvmet-rdma 2>/dev/null || skip "the target is built in"
+	modprobe nvmet-rdma use_srq=1
+	(nvme_round)
+	rmmod nvmet-rdma
+}
+
+no_nvme() { ! find_nvme; }
+
+nvme_link_deleted() {
+	trap stop_nvme_target EXIT
+	start_nvme_target
+	nvme_connect
+	hammer "$block"
+	run rdma link del "$dev"
+	has_no_link "$dev"
+	wait_gone "$hammer"
+	wait_until 20 no_nvme
+	make_link
+	close_nvme_port
+	open_nvme_port
+	nvme_connect
+	copy_and_compare "$block"
+}
+
+# --- NFS ---
+
+start_nfs_server() {
+	modprobe -a nfsd nfs rpcrdma
+	mountpoint -q /proc/fs/nfsd || mount -t nfsd none /proc/fs/nfsd
+	mkdir -p "$scratch/export" "$scratch/mnt"
+	run exportfs -i -o rw,insecure,no_root_squash,no_subtree_check,fsid=0 "*:$scratch/export"
+	start_mountd
+	run rpc.nfsd --lease-time 10 --grace-time 10 -N 3 --rdma=20049 2
+	# New kernels refuse: there are no old clients to wait for.
+	echo Y >/proc/fs/nfsd/v4_end_grace || true
+}
+
+start_mountd() {
+	rpc.mountd -F -N 3 >"$scratch/mountd" 2>&1 &
+	mountd=$!
+}
+
+stop_nfs() {
+	if mountpoint -q "$scratch/mnt"; then
+		run umount -f "$scratch/mnt"
+	fi
+	run rpc.nfsd 0
+	run exportfs -ua
+	kill "$mountd"
+}
+
+nfs_mount() {
+	run mount -t nfs4 -o "vers=4.2,proto=rdma,port=20049" "$address:/" "$scratch/mnt"
+}
+
+nfs_round() {
+	trap stop_nfs EXIT
+	start_nfs_server
+	nfs_mount
+	run dd if="$scratch/data" of="$scratch/mnt/file" bs=1M conv=fsync status=none
+	same "$scratch/export/file"
+	run umount "$scratch/mnt"	# and with it the page cache
+	nfs_mount
+	same "$scratch/mnt/file"
+}
+
+# The mount is a hard one: what waits when the link goes is done when it is there again.
+nfs_outlives_link() {
+	trap stop_nfs EXIT
+	start_nfs_server
+	nfs_mount
+	say "dd to NFS &"
+	timeout -k 5 "$limit" dd if="$scratch/data" of="$scratch/mnt/file" bs=64K oflag=sync \
+		status=none &
+	local writer=$!
+	wait_moving
+	run rdma link del "$dev"
+	has_no_link "$dev"
+	make_link
+	wait "$writer"
+	same "$scratch/export/file"
+}
+
+# --- iSER ---
+
+target=iqn.2003-01.org.linux-iscsi.xiw:$$
+portal=$configfs/target/iscsi/$target/tpgt_1/np/$address:3260
+core=$configfs/target/core/fileio_0/xiw
+
+# Beside each iSER portal the target opens a TCP portal of the same port, which iWARP cannot share:
+# that one is opened in another namespace.
+start_iser_target() {
+	local group=$configfs/target/iscsi/$target/tpgt_1
+	modprobe -a target_core_file iscsi_target_mod ib_isert ib_iser sd_mod
+	make_namespaces
+	truncate -s 0 "$disk"
+	truncate -s "$((2 * megabytes))M" "$disk"
+	mkdir -p "$core" "$group/lun/lun_0" "$group/np"
+	echo "fd_dev_name=$disk,fd_dev_size=$((megabytes << 21)),fd_buffered_io=1" >"$core/control"
+	echo 1 >"$core/enable"
+	ln -s "$core" "$group/lun/lun_0/"
+	echo 0 >"$group/attrib/authentication"
+	echo 0 >"$group/attrib/demo_mode_write_protect"
+	echo 1 >"$group/attrib/generate_node_acls"
+	run nsenter --net="/run/netns/$ns1" mkdir "$portal"
+	echo 1 >"$portal/iser"
+	echo 1 >"$group/enable"
+}
+
+stop_iser_target() {
+	local group=$configfs/target/iscsi/$target/tpgt_1
+	if [[ ${iscsid:-} ]]; then
+		iscsi --logout || true
+		kill "$iscsid"
+	fi
+	rmdir "$portal"
+	rm "$group/lun/lun_0/xiw"
+	rmdir "$group/lun/lun_0" "$group" "${group%/*}" "$core" "${core%/*}"
+	ip netns del "$ns1"
+	ip netns del "$ns2"
+}
+
+iscsi() { run iscsiadm -m node -T "$target" -p "$address:3260" -I iser "$@"; }
+
+start_initiator() {
+	mkdir -p /run/lock
+	setsid iscsid -f &	# at its end it kills its process group
+	iscsid=$!
+	wait_until 20 iscsi -o new
+}
+
+find_disk() {
+	block=$(echo /sys/class/iscsi_session/session*/device/target*/*/block/sd*)
+	block=/dev/${block##*/}
+	[[ -b $block ]]
+}
+
+iser_round() {
+	trap stop_iser_target EXIT
+	start_iser_target
+	start_initiator
+	iscsi --login
+	wait_until 20 find_disk
+	copy_and_compare "$block"
+	verify "$block"
+}
+
+remove_device() {
+	run rdma link del "$dev"
+	ip link del "$dev"
+}
+
+plan 6
+setup make_device
+stage "NVMe-oF: what was written is read back"			nvme_round
+stage "NVMe-oF: ... with a shared receive queue"		nvme_with_srq
+stage "NVMe-oF: the link goes under load, and works again"	nvme_link_deleted
+stage "NFS: what was written is read back"			nfs_round
+stage "NFS: a write goes on when the link is back"		nfs_outlives_link
+stage "iSER: what was written is read back"			iser_round
+setup remove_device
+finish
