@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs talk to the device as raw peers, octet by octet.
-names=(golden startup framing markers enhanced ddp rdmap terminate)
+names=(golden startup framing markers enhanced ddp rdmap terminate semantics security)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
 mapfile -t claims < <(claims_of "$wire" "${names[@]}")

@@ -65,8 +65,45 @@ octets_of_streams() {
 		awk '{ sum += $1; if (NF > 1) sum -= 20 + $2 } END { print sum }'
 }
 
-plan 2
+# A full FPDU fills a segment of 1448 octets, and begins with its length, 1442. Without GSO the
+# capture has the segments as they are.
+fpdus_fill_segments() {
+	local full aligned
+	ip1 link set veth1 gso_max_segs 1
+	ip2 link set veth2 gso_max_segs 1
+	capture transfer 10.77.0.2
+	read -r full aligned < <(read_capture -Y 'tcp.len == 1448' -T fields -e tcp.payload 2>/dev/null |
+		awk '{ full++ } /^05a2/ { aligned++ } END { print full, aligned + 0 }')
+	say "$full full segments, $aligned of them begin with a full FPDU"
+	((full > 100))
+	expect_equal "$aligned" "$full" "segments that begin with an FPDU"
+}
+
+# protect FROM TO SPI: what goes from FROM to TO goes inside of IPsec.
+protect() {
+	local ns direction
+	for ns in "$ns1" "$ns2"; do
+		direction=in
+		[[ $(ip -n "$ns" -o addr show to "$1") == "" ]] || direction=out
+		ip -n "$ns" xfrm state add src "$1" dst "$2" proto esp spi "$3" mode transport \
+			aead 'rfc4106(gcm(aes))' 0x000102030405060708090a0b0c0d0e0f10111213 128
+		ip -n "$ns" xfrm policy add src "$1" dst "$2" dir "$direction" \
+			tmpl src "$1" dst "$2" proto esp mode transport
+	done
+}
+
+inside_of_ipsec() {
+	protect 10.77.0.1 10.77.0.2 0x101
+	protect 10.77.0.2 10.77.0.1 0x102
+	transfer 10.77.0.2
+	ip -n "$ns1" -s xfrm state | tee "$scratch/states"
+	! grep -E '^ +0\(bytes\)' "$scratch/states"
+}
+
+plan 4
 setup make_path veth-1500
 stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded 10.77.0.2
 stage "every FPDU is decoded, every CRC is good, IPv6"	all_decoded fd77::2
+stage "MPA-31 full FPDUs begin where segments begin"	fpdus_fill_segments
+stage "SEC-26 a stream runs inside of IPsec"		inside_of_ipsec
 finish

@@ -162,6 +162,31 @@ void mulpdu_formula(const std::string &address, Role role)
 	}
 }
 
+/* The path, here the loopback device, carries less from now on. */
+void mulpdu_of_another_path(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .memory = 100000 });
+	auto longest_of_a_write = [&stream] {
+		std::size_t longest = 0, heard = 0;
+
+		stream.end().write(stream.memory().sge(0, 100000), 0, 0x1234, 1);
+		while (heard < 100000) {
+			Fpdu fpdu = stream.hear();
+
+			longest = std::max(longest, fpdu.ulpdu.size());
+			heard += fpdu.payload().size();
+		}
+		return longest;
+	};
+
+	require(longest_of_a_write() > 1500, "the path carries long FPDUs");
+
+	Setting setting("/sys/class/net/lo/mtu", "1500");
+
+	longest_of_a_write(); /* TCP may learn of it while this is sent */
+	require(longest_of_a_write() <= 1500 - 40 - 6, "then short ones");
+}
+
 void short_ulpdus(const std::string &address, Role role)
 {
 	Octets write = Tagged{}.ulpdu({}), send = Untagged{}.ulpdu({});
@@ -227,6 +252,7 @@ const cases::Case all[] = {
 	  in_both_roles<nothing_after_a_bad_crc> },
 	{ "MPA-27 ULPDUs have 128 to 64768 octets", in_both_roles<limits_of_ulpdus> },
 	{ "MPA-28 the longest ULPDU follows the formula", in_both_roles<mulpdu_formula> },
+	{ "MPA-28 it follows what the path carries", in_both_roles<mulpdu_of_another_path> },
 	{ "MPA-29 a ULPDU shorter than its headers is answered", in_both_roles<short_ulpdus> },
 	{ "MPA-30 ULPDUs of up to 65535 octets are taken", in_both_roles<long_ulpdus> },
 	{ "MPA-32 the peer's FIN is made known", in_both_roles<end_of_the_stream> },

@@ -126,7 +126,7 @@ void expect_crc(Stream &stream, bool is_on)
 void crc_if_either_wants(const std::string &address, Role role)
 {
 	for (bool ours : { false, true }) {
-		Setting setting("crc", ours ? "1" : "0");
+		Setting setting(device_setting("crc"), ours ? "1" : "0");
 
 		for (bool theirs : { false, true }) {
 			std::uint8_t flags = theirs ? 0x40 : 0;
@@ -160,7 +160,7 @@ void crc_by_default(const std::string &address)
 
 void crc_off_is_ignored(const std::string &address)
 {
-	Setting setting("crc", "0");
+	Setting setting(device_setting("crc"), "0");
 	Stream stream(address, Role::responder, { .request = { .flags = 0 } });
 	std::uint32_t msn = 1;
 
@@ -315,7 +315,7 @@ void responder_waits(const std::string &address)
 
 void responder_need_not_wait(const std::string &address)
 {
-	Setting setting("responder_hold", "0");
+	Setting setting(device_setting("responder_hold"), "0");
 	Stream stream(address, Role::responder, { .open = false });
 
 	stream.end().send(stream.memory().sge(0, 8), 1);

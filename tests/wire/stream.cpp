@@ -248,8 +248,8 @@ std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout
 	return event.event_type;
 }
 
-/* One device serves the address: that of the theme. */
-static std::string device_name()
+/* There is one device: that of the theme. */
+std::string device_setting(const std::string &setting)
 {
 	int count = 0;
 	ibv_device **list = ibv_get_device_list(&count);
@@ -258,7 +258,7 @@ static std::string device_name()
 	ibv_free_device_list(list);
 	if (count != 1)
 		fail(std::format("there are {} devices", count));
-	return name;
+	return std::format("/sys/class/infiniband/{}/xiw/{}", name, setting);
 }
 
 static void write_file(const std::string &file, const std::string &value)
@@ -270,8 +270,7 @@ static void write_file(const std::string &file, const std::string &value)
 		fail(file);
 }
 
-Setting::Setting(const std::string &name, const std::string &value)
-	: file_(std::format("/sys/class/infiniband/{}/xiw/{}", device_name(), name))
+Setting::Setting(const std::string &file, const std::string &value) : file_(file)
 {
 	std::getline(std::ifstream(file_) >> std::ws, before_);
 	write_file(file_, value);

@@ -164,11 +164,14 @@ private:
 /* The next asynchronous event of the device, already acknowledged; nothing after the deadline. */
 std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout_ms = 10000);
 
-/* A setting of the device in sysfs, as it was again in the end. */
+/* Where the setting of this name of the device is. */
+std::string device_setting(const std::string &name);
+
+/* A file in sysfs with another value, and in the end with its own again. */
 class Setting
 {
 public:
-	Setting(const std::string &name, const std::string &value);
+	Setting(const std::string &file, const std::string &value);
 	~Setting();
 
 private:
