@@ -6,7 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs talk to the device as raw peers, octet by octet.
-names=(golden startup framing markers enhanced ddp rdmap terminate semantics security)
+names=(golden startup framing markers enhanced ddp rdmap terminate atomics immediate
+	semantics security)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
 mapfile -t claims < <(claims_of "$wire" "${names[@]}")

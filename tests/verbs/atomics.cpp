@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Atomic operations: what they return, what they leave, in which order, and who may do them. */
 #include "cases.hpp"
-#include "raw_peer.hpp"
+#include "rdma.hpp"
 
 #include <atomic>
 #include <cstdlib>
@@ -411,99 +411,6 @@ void eight_connections(const std::string &address)
 		std::format("the sum is {}, not {}", 8 * each + local.added, word(words)));
 }
 
-/* A peer that is a TCP socket, and memory of the application that it has connected to. */
-struct RawSetting {
-	explicit RawSetting(const std::string &address)
-		: call(address), words(call.end.pd(), 4096, atomic_rights)
-	{
-	}
-
-	/* An Atomic Request for the first word, RFC 7306 section 5.2.1. */
-	raw::Octets request(std::uint32_t msn, std::uint32_t operation, std::uint64_t data,
-			    std::uint64_t mask, std::uint64_t compare, std::uint64_t compare_mask)
-	{
-		using namespace raw;
-
-		return fpdu(Untagged{ .rdmap = 0x4a, .queue = 1, .msn = msn }.ulpdu(
-			be32(operation) + be32(0xabcd0000 + msn) + be32(words.mr()->rkey) +
-			be64(words.address()) + be64(data) + be64(mask) + be64(compare) +
-			be64(compare_mask)));
-	}
-
-	/* An Atomic Response, RFC 7306 section 5.2.2. */
-	void expect_response(std::uint32_t msn, std::uint32_t request_msn, std::uint64_t original,
-			     Where where = Where::current())
-	{
-		using namespace raw;
-
-		Octets expected = fpdu(Untagged{ .rdmap = 0x4b, .queue = 3, .msn = msn }.ulpdu(
-			be32(0xabcd0000 + request_msn) + be64(original)));
-
-		require(call.peer.hear(expected.size()) == expected, "the response is right",
-			where);
-	}
-
-	raw::Call call;
-	Buffer words;
-};
-
-void masked_forms(const std::string &address)
-{
-	constexpr std::uint64_t ones = ~std::uint64_t{ 0 };
-	RawSetting setting(address);
-
-	word(setting.words) = ones;
-	setting.call.peer.say(
-		setting.request(1, 0, 0x0000000100000001, 0x8000000080000000, 0, ones));
-	setting.expect_response(1, 1, ones);
-	require(word(setting.words) == 0, "each field wraps around by itself");
-	word(setting.words) = 0x1122334455667788;
-	setting.call.peer.say(setting.request(2, 2, ones, 0xff00, 0x88, 0xff));
-	setting.expect_response(2, 2, 0x1122334455667788);
-	require(word(setting.words) == 0x112233445566ff88, "the bits of the mask are swapped");
-	setting.call.peer.say(setting.request(3, 2, 0, ones, 0x99, 0xff));
-	setting.expect_response(3, 3, 0x112233445566ff88);
-	require(word(setting.words) == 0x112233445566ff88, "nothing is swapped");
-}
-
-/* Reads and atomics have one queue and one sequence of numbers, their responses do not. */
-void answered_in_order(const std::string &address)
-{
-	using namespace raw;
-	RawSetting setting(address);
-	auto read = [&setting](std::uint32_t msn) {
-		return fpdu(Untagged{ .rdmap = 0x41, .queue = 1, .msn = msn }.ulpdu(
-			be32(7) + be64(msn) + be32(4) + be32(setting.words.mr()->rkey) +
-			be64(setting.words.address() + 64)));
-	};
-	auto expect_read = [&setting](std::uint32_t msn) {
-		Octets expected =
-			fpdu(Tagged{ .rdmap = 0x42, .stag = 7, .offset = msn }.ulpdu(be32(0)));
-
-		require(setting.call.peer.hear(expected.size()) == expected,
-			"a Read Response comes");
-	};
-
-	setting.call.peer.say(read(1) + setting.request(2, 0, 1, 0, 0, 0) + read(3) +
-			      setting.request(4, 0, 1, 0, 0, 0));
-	expect_read(1);
-	setting.expect_response(1, 2, 0);
-	expect_read(3);
-	setting.expect_response(2, 4, 1);
-}
-
-void unknown_operations(const std::string &address)
-{
-	for (std::uint32_t operation : { 1, 3, 15 }) {
-		RawSetting setting(address);
-
-		setting.call.peer.say(setting.request(1, operation, 1, 0, 0, 0));
-		require(setting.call.peer.hear_terminate() == raw::Terminate{ 0, 2, 6 },
-			std::format("operation {} is answered with 0/2/6", operation));
-		require(setting.words.is_zero(), "nothing was done");
-	}
-}
-
 const cases::Case all[] = {
 	{ "a fetch-and-add returns what was there, and adds", fetch_and_add },
 	{ "a compare-and-swap swaps only what is equal", compare_and_swap },
@@ -517,9 +424,6 @@ const cases::Case all[] = {
 	{ "an atomic with a result into read-only memory fails", read_only_result },
 	{ "atomics with other results than 8 octets are refused", wrong_requests },
 	{ "eight connections and a thread give the exact sum", eight_connections },
-	{ "the masked forms of the RFC work", masked_forms },
-	{ "reads and atomics are answered in order", answered_in_order },
-	{ "unknown atomic operations are answered with 0/2/6", unknown_operations },
 };
 
 } /* namespace */

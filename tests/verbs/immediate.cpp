@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Writes with immediate data: they arrive, and a receive completes that says so. */
 #include "cases.hpp"
-#include "raw_peer.hpp"
+#include "rdma.hpp"
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <format>
-#include <optional>
 
 using namespace rdma;
-using raw::operator+;
 
 namespace
 {
@@ -222,63 +221,6 @@ void send_refused(const std::string &address)
 	setting.pair.expect_alive();
 }
 
-/* Immediate Data of a peer, RFC 7306 section 6. */
-raw::Octets immediate(std::size_t octets, std::uint32_t msn = 1, std::uint8_t ddp = 0x41,
-		      std::uint32_t offset = 0)
-{
-	raw::Octets data = raw::be32(0x01020304) + raw::be64(0);
-
-	data.resize(octets);
-	return raw::fpdu(
-		raw::Untagged{ .ddp = ddp, .rdmap = 0x48, .msn = msn, .offset = offset }.ulpdu(
-			data));
-}
-
-/* A peer may send it without a Write. */
-void alone(const std::string &address)
-{
-	raw::Call call(address);
-	Buffer into(call.end.pd(), 64);
-
-	for (std::uint32_t msn = 1; msn < 4; msn++) {
-		call.end.receive(into.sge(0, 64), msn);
-		call.peer.say(immediate(8, msn));
-		expect_immediate(call.end.recv_cq(), msn, 0, 0x01020304);
-	}
-	require(into.is_zero(), "it is not placed");
-}
-
-void expect_terminate(const std::string &address, const raw::Octets &octets,
-		      raw::Terminate expected, Where where = Where::current())
-{
-	raw::Call call(address);
-	Buffer into(call.end.pd(), 64);
-
-	call.end.receive(into.sge(0, 64), 1);
-	call.peer.say(octets);
-	require(call.peer.hear_terminate() == expected,
-		std::format("the answer is {}/{}/{}", expected.layer, expected.type, expected.code),
-		where);
-	expect_completion(call.end.recv_cq(), IBV_WC_WR_FLUSH_ERR, 1, where);
-}
-
-void malformed(const std::string &address)
-{
-	for (std::size_t octets : { 0, 7, 9, 12 })
-		expect_terminate(address, immediate(octets), { 0, 2, 0xff });
-	expect_terminate(address, immediate(8, 1, 0x01), { 0, 2, 0xff });
-	expect_terminate(address, immediate(8, 1, 0x41, 8), { 1, 2, 4 });
-	expect_terminate(address, immediate(8, 2), { 1, 2, 3 });
-}
-
-/* A Send has begun, and its receive is not free for what comes in between. */
-void amid_a_send(const std::string &address)
-{
-	raw::Octets first = raw::fpdu(raw::Untagged{ .ddp = 0x01 }.ulpdu(raw::be64(0)));
-
-	expect_terminate(address, first + immediate(8), { 1, 2, 3 });
-}
-
 const cases::Case all[] = {
 	{ "writes with immediate of all sizes", all_sizes },
 	{ "writes with immediate, writes and sends in order", among_others },
@@ -289,9 +231,6 @@ const cases::Case all[] = {
 	{ "immediate data can be solicited", solicited },
 	{ "a write that fails brings no immediate data", write_without_right },
 	{ "a send with immediate is refused", send_refused },
-	{ "immediate data without a write", alone },
-	{ "malformed immediate data is answered with its code", malformed },
-	{ "immediate data amid a send ends the connection", amid_a_send },
 };
 
 } /* namespace */

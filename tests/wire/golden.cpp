@@ -2,6 +2,8 @@
 /* Whole FPDUs and frames that were worked out by hand, said to the device and heard from it. */
 #include "stream.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -53,6 +55,21 @@ const Octets terminated_write =
 const Octets terminated_crc =
 	hex("00 16 | 41 47 | 00 00 00 00 | 00 00 00 02 | 00 00 00 01 | 00 00 00 00 |"
 	    "20 02 00 00 | 7f e4 25 85");
+const Octets fetch_add =
+	hex("00 46 | 41 4a | 00 00 00 00 | 00 00 00 01 | 00 00 00 02 | 00 00 00 00 |"
+	    "00 00 00 00 | 00 00 00 07 | 11 22 33 44 | 00 00 7f 00 12 34 56 78 |"
+	    "00 00 00 00 00 00 00 01 | 00 00 00 00 00 00 00 00 |"
+	    "00 00 00 00 00 00 00 00 | ff ff ff ff ff ff ff ff | 73 03 61 3f");
+const Octets atomic_response =
+	hex("00 1e | 41 4b | 00 00 00 00 | 00 00 00 03 | 00 00 00 01 | 00 00 00 00 |"
+	    "00 00 00 07 | 00 00 00 00 00 00 00 2a | 4d 18 ff fb");
+const Octets compare_swap =
+	hex("00 46 | 41 4a | 00 00 00 00 | 00 00 00 01 | 00 00 00 03 | 00 00 00 00 |"
+	    "00 00 00 02 | 00 00 00 08 | 11 22 33 44 | 00 00 7f 00 12 34 56 78 |"
+	    "00 00 00 00 00 00 00 05 | ff ff ff ff ff ff ff ff |"
+	    "00 00 00 00 00 00 00 04 | ff ff ff ff ff ff ff ff | 0b 15 22 e4");
+const Octets immediate_data = hex("00 1a | 41 48 | 00 00 00 00 | 00 00 00 00 | 00 00 00 02 |"
+				  "00 00 00 00 | 00 00 00 00 00 00 00 01 | a1 a4 94 6c");
 const Octets opening_write = hex("00 0e | c1 40 | 00 00 00 00 | 00 00 00 00 00 00 00 00 |"
 				 "a3 05 72 ab");
 const Octets opening_read =
@@ -166,6 +183,88 @@ void e7_terminated_crc(const std::string &address, Role role)
 		"the device answers so");
 }
 
+std::uint64_t &word(Stream &stream, std::size_t place)
+{
+	return reinterpret_cast<std::uint64_t *>(stream.memory().bytes().data())[place];
+}
+
+/* An Atomic with its result to the first word of the device's memory. */
+void post_atomic(Stream &stream, ibv_wr_opcode opcode, std::uint64_t compare_add,
+		 std::uint64_t swap)
+{
+	ibv_sge sge = stream.memory().sge(0, 8);
+	ibv_send_wr wr = {};
+
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.opcode = opcode;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.wr.atomic = { 0x00007f0012345678, compare_add, swap, 0x11223344 };
+	require(!stream.end().post(wr), "the request is taken");
+}
+
+/* Examples are requests 2 and 3, so there is another one before. Identifiers are of one's own. */
+void e8_e9_e10_atomics(const std::string &address, Role role)
+{
+	Stream stream(address, role, { .access = Buffer::all_rights | IBV_ACCESS_REMOTE_ATOMIC });
+	Octets target = place_of(stream.application().write_to(8));
+
+	word(stream, 1) = 0x2a;
+	stream.expect_alive();
+	stream.peer().say(with(fetch_add, 26, target));
+	require(stream.peer().hear(atomic_response.size()) == atomic_response,
+		"the device answers so");
+	require(word(stream, 1) == 0x2b, "it has added 1");
+	word(stream, 1) = 4;
+	stream.peer().say(with(compare_swap, 26, target));
+	stream.hear();
+	require(word(stream, 1) == 5, "it has swapped 4 for 5");
+
+	stream.end().read(stream.memory().sge(8, 8), 0, 0x1234, 1);
+	post_atomic(stream, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0);
+	post_atomic(stream, IBV_WR_ATOMIC_CMP_AND_SWP, 4, 5);
+
+	ReadRequest read = stream.hear().read_request();
+	Fpdu add = stream.hear(), swap = stream.hear();
+
+	require(add.octets == with(fetch_add, 22, first(after(add.ulpdu, 22), 4)),
+		"the device adds so");
+	require(swap.octets == with(compare_swap, 22, first(after(swap.ulpdu, 22), 4)),
+		"the device swaps so");
+	stream.peer().say(fpdu(
+		Tagged{ .rdmap = 0x42, .stag = read.sink_stag, .offset = read.sink_offset }.ulpdu(
+			be64(0))));
+	stream.peer().say(with(atomic_response, 18, first(after(add.ulpdu, 22), 4)));
+	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
+	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 0);
+	require(word(stream, 0) == 0x2a, "it takes the answer");
+}
+
+/* The verbs have the first 32 of its 64 bits: what the device says is 1 there. */
+void e11_immediate_data(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	ibv_send_wr wr = {};
+
+	wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr.imm_data = htonl(1);
+	stream.end().send(stream.memory().sge(0, 5), 1);
+	require(!stream.end().post(wr), "the request is taken");
+	stream.hear();
+	stream.hear();
+	require(stream.peer().hear(immediate_data.size()) ==
+			with(immediate_data, 18, be32(1) + be32(0)),
+		"the device says so");
+
+	stream.end().receive(stream.memory().sge(0, 8), 1);
+	stream.end().receive(stream.memory().sge(0, 8), 2);
+	stream.peer().say(fpdu(Untagged{}.ulpdu({})) + immediate_data);
+	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+	require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 2).opcode ==
+			IBV_WC_RECV_RDMA_WITH_IMM,
+		"the device takes it");
+}
+
 /* A responder takes it. The STag and TO of an initiator's own are arbitrary; xiw sends zeros. */
 void e12_opening_write(const std::string &address)
 {
@@ -244,6 +343,8 @@ const cases::Case all[] = {
 	{ "E5 Terminate of a Write", in_both_roles<e5_terminated_write> },
 	{ "E6 Terminate of a Read", in_both_roles<e6_terminated_read> },
 	{ "E7 Terminate for a CRC", in_both_roles<e7_terminated_crc> },
+	{ "E8 E9 E10 Atomic Requests and Responses", in_both_roles<e8_e9_e10_atomics> },
+	{ "E11 Immediate Data", in_both_roles<e11_immediate_data> },
 	{ "E12 a Write that opens a stream", e12_opening_write },
 	{ "E13 a Read that opens a stream", e13_opening_read },
 	{ "M1 M2 Request and Reply of revision 2", m1_m2_enhanced_frames },

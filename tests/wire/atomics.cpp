@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Atomic operations: RFC 7306 section 5. */
+#include "stream.hpp"
+
+#include <format>
+
+using namespace rdma;
+using namespace raw;
+using namespace wire;
+
+namespace
+{
+
+constexpr int atomic_rights = Buffer::all_rights | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr std::uint64_t ones = ~std::uint64_t{ 0 };
+constexpr std::uint32_t fetch_add = 0, compare_swap = 2;
+constexpr std::size_t response_size = 30;
+
+/* RFC 7306 section 5.2.1: by default a plain addition of 1. */
+struct AtomicRequest {
+	std::uint32_t operation = fetch_add;
+	std::uint32_t id = 0;
+	std::uint32_t stag = 0;
+	std::uint64_t offset = 0;
+	std::uint64_t data = 1;
+	std::uint64_t mask = 0;
+	std::uint64_t compare = 0;
+	std::uint64_t compare_mask = ones;
+
+	Octets octets() const
+	{
+		return be32(operation) + be32(id) + be32(stag) + be64(offset) + be64(data) +
+		       be64(mask) + be64(compare) + be64(compare_mask);
+	}
+	Octets ulpdu(std::uint32_t msn = 1) const
+	{
+		return Untagged{ .rdmap = 0x4a, .queue = 1, .msn = msn }.ulpdu(octets());
+	}
+};
+
+/* The header of an Atomic Response. */
+Untagged response(std::uint32_t msn = 1)
+{
+	return { .rdmap = 0x4b, .queue = 3, .msn = msn };
+}
+
+std::uint64_t &word(Stream &stream, std::size_t place = 0)
+{
+	return reinterpret_cast<std::uint64_t *>(stream.memory().bytes().data())[place];
+}
+
+/* The peer has Atomics executed on the memory of the application. */
+class Target : public Stream
+{
+public:
+	Target(const std::string &address, Role role, const Setup &setup = {},
+	       int rights = atomic_rights)
+		: Stream(address, role, with_rights(setup, rights))
+	{
+	}
+
+	/* For the word at this octet. */
+	AtomicRequest request(std::uint64_t octet = 0)
+	{
+		Tagged there = application().write_to(octet);
+
+		return { .stag = there.stag, .offset = there.offset };
+	}
+
+	/* The next Response is this one; it tells what was there before. */
+	std::uint64_t hear_response(std::uint32_t msn, std::uint32_t id,
+				    Where where = Where::current())
+	{
+		Fpdu heard = hear(where);
+
+		require(heard.ulpdu.size() == response_size &&
+				first(heard.ulpdu, 18) == response(msn).ulpdu({}),
+			std::format("Atomic Response {} comes", msn), where);
+		require(heard.field(18, 4) == id, "it has the identifier of its request", where);
+		return heard.field(22, 8);
+	}
+
+	/* As one of a row of nothing but Atomics: what was there before. */
+	std::uint64_t execute(AtomicRequest request, Where where = Where::current())
+	{
+		msn_++;
+		peer().say(fpdu(request.ulpdu(msn_)));
+		return hear_response(msn_, request.id, where);
+	}
+
+private:
+	static Setup with_rights(Setup setup, int rights)
+	{
+		setup.access = rights;
+		return setup;
+	}
+
+	std::uint32_t msn_ = 0;
+};
+
+/* The request is answered with a Terminate that repeats its DDP header, and nothing is changed. */
+void expect_refusal(const std::string &address, Role role, Terminate expected, auto change,
+		    int rights = atomic_rights, Where where = Where::current())
+{
+	Target target(address, role, { .memory = 4100 }, rights);
+	AtomicRequest request = target.request();
+
+	change(request);
+
+	Octets said = request.ulpdu();
+
+	target.peer().say(fpdu(said));
+
+	Fpdu answer = target.expect_terminate(expected, where);
+
+	require(answer.field(20, 2) == 0xc000 && answer.field(22, 2) == said.size() &&
+			after(answer.ulpdu, 24) == first(said, 18),
+		"M, D, no R, the length and the DDP header of the request", where);
+	require(target.memory().is_zero(), "nothing has changed", where);
+}
+
+void both_operations(const std::string &address, Role role)
+{
+	Target target(address, role);
+	AtomicRequest add = target.request(8), swap = target.request(8);
+
+	add.data = 5;
+	swap.operation = compare_swap;
+	swap.mask = ones;
+	swap.compare = 5;
+	swap.data = 7;
+	require(target.execute(add) == 0 && word(target, 1) == 5, "FetchAdd");
+	require(target.execute(swap) == 5 && word(target, 1) == 7, "CmpSwap");
+	add.mask = 1;
+	require(target.execute(add) == 7 && word(target, 1) == 10, "FetchAdd with a mask");
+	swap.compare = 0;
+	swap.compare_mask = 1;
+	swap.mask = 0xf0;
+	swap.data = 0x35;
+	require(target.execute(swap) == 10 && word(target, 1) == 0x3a, "CmpSwap with masks");
+	require(word(target, 0) == 0 && word(target, 2) == 0, "the neighbours are as before");
+}
+
+/* Responses have numbers of their own, but come in the order of all requests. */
+void one_row_with_reads(const std::string &address, Role role)
+{
+	Target target(address, role);
+	ReadRequest read = target.application().read_from(64, 4);
+	AtomicRequest atomic = target.request();
+
+	target.peer().say(fpdu(read.ulpdu(1)) + fpdu(atomic.ulpdu(2)) + fpdu(read.ulpdu(3)) +
+			  fpdu(atomic.ulpdu(4)));
+	for (std::uint32_t i = 0; i < 2; i++) {
+		require(target.hear().opcode() == 2, "a Read Response comes");
+		require(target.hear_response(1 + i, 0) == i, "then the Atomic's");
+	}
+}
+
+/* The device asks for the word at this place, for a result to this word of its memory. */
+void post_atomic(Stream &stream, std::uint64_t remote, std::size_t result, std::uint64_t wr_id,
+		 ibv_wr_opcode opcode = IBV_WR_ATOMIC_FETCH_AND_ADD)
+{
+	ibv_sge sge = stream.memory().sge(8 * result, 8);
+	ibv_send_wr wr = {};
+
+	wr.wr_id = wr_id;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.opcode = opcode;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.wr.atomic = { remote, 0x0102030405060708, 0x1112131415161718, 0x1234 };
+	if (int err = stream.end().post(wr))
+		fail("ibv_post_send", err);
+}
+
+/* The next FPDU is an Atomic Request of the device with this number. */
+Fpdu hear_request(Stream &stream, std::uint32_t msn, Where where = Where::current())
+{
+	Fpdu heard = stream.hear(where);
+
+	require(heard.ulpdu.size() == 70 &&
+			first(heard.ulpdu, 18) ==
+				Untagged{ .rdmap = 0x4a, .queue = 1, .msn = msn }.ulpdu({}),
+		std::format("Atomic Request {} comes, its reserved fields zero", msn), where);
+	return heard;
+}
+
+/* What answers a request of the device. */
+Octets answer(const Fpdu &request, std::uint64_t original, Untagged header = response())
+{
+	return header.ulpdu(first(after(request.ulpdu, 22), 4) + be64(original));
+}
+
+void requests_have_one_row(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	post_atomic(stream, 0, 1, 1);
+	stream.end().read(stream.memory().sge(0, 8), 0, 0x1234, 2);
+	post_atomic(stream, 0, 2, 3);
+
+	Fpdu one = hear_request(stream, 1);
+	Fpdu two = stream.hear();
+	Fpdu three = hear_request(stream, 3);
+
+	require(two.opcode() == 1 && two.queue() == 1 && two.msn() == 2, "the Read is between");
+	require(one.field(22, 4) != three.field(22, 4), "Atomics have identifiers of their own");
+
+	ReadRequest read = two.read_request();
+
+	stream.peer().say(
+		fpdu(answer(one, 11)) +
+		fpdu(Tagged{ .rdmap = 0x42, .stag = read.sink_stag, .offset = read.sink_offset }
+			     .ulpdu(octets_of(1, 8))) +
+		fpdu(answer(three, 13, response(2))));
+	for (std::uint64_t i = 1; i <= 3; i++)
+		expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, i);
+	require(word(stream, 1) == 11 && word(stream, 2) == 13, "each has its own result");
+}
+
+void identifiers(const std::string &address, Role role)
+{
+	Target target(address, role);
+	AtomicRequest request = target.request();
+
+	for (std::uint32_t id : { 0u, ~0u, 0x01020304u, 7u, 7u, 0x80000000u }) {
+		request.id = id;
+		target.execute(request);
+	}
+}
+
+void byte_order(const std::string &address, Role role)
+{
+	Target target(address, role);
+
+	word(target) = 0x0102030405060708;
+	require(target.execute(target.request()) == 0x0102030405060708,
+		"on the wire the highest octet comes first");
+	require(word(target) == 0x0102030405060709, "in memory it is a number of the host");
+}
+
+/* Bit by bit; what goes out of the highest bit of a field is lost. */
+std::uint64_t sum_of_fields(std::uint64_t a, std::uint64_t b, std::uint64_t highest)
+{
+	std::uint64_t sum = 0, carry = 0;
+
+	for (int bit = 0; bit < 64; bit++) {
+		std::uint64_t digit = (a >> bit & 1) + (b >> bit & 1) + carry;
+
+		sum |= (digit & 1) << bit;
+		carry = highest >> bit & 1 ? 0 : digit >> 1;
+	}
+	return sum;
+}
+
+void fields_of_an_addition(const std::string &address, Role role)
+{
+	Target target(address, role);
+	AtomicRequest request = target.request();
+
+	word(target) = ones;
+	request.data = 0x0000000100000001;
+	request.mask = 0x8000000080000000;
+	require(target.execute(request) == ones && word(target) == 0, "two fields wrap around");
+	word(target) = ones;
+	request.mask = 0;
+	require(target.execute(request) == ones && word(target) == 0x0000000100000000,
+		"without a mask it is one field");
+
+	std::uint64_t old = 0xfedcba9876543210;
+
+	word(target) = old;
+	request.data = 0x8f1e2d3c4b5a6978;
+	for (std::uint64_t mask : { ones, 0x8080808080808080ul, 0x8000800080008000ul, 1ul,
+				    0x8000000000000000ul, 0x0000100000000003ul }) {
+		std::uint64_t sum = sum_of_fields(old, request.data, mask);
+
+		request.mask = mask;
+		require(target.execute(request) == old, "the old value is returned");
+		require(word(target) == sum, std::format("fields of mask {:#x}", mask));
+		old = sum;
+	}
+}
+
+void masks_of_a_swap(const std::string &address, Role role)
+{
+	constexpr std::uint64_t old = 0x1122334455667788, swap = 0xa5a5a5a5a5a5a5a5;
+	constexpr std::uint64_t masks[] = { 0, ones, 0xff00, 0x8000000000000001 };
+	Target target(address, role);
+	AtomicRequest request = target.request();
+
+	request.operation = compare_swap;
+	request.data = swap;
+	for (std::uint64_t compare : { old, old ^ 0x0100 })
+		for (std::uint64_t compare_mask : masks)
+			for (std::uint64_t mask : masks) {
+				bool equal = (compare & compare_mask) == (old & compare_mask);
+				std::uint64_t changed = equal ? (old ^ swap) & mask : 0;
+
+				word(target) = old;
+				request.compare = compare;
+				request.compare_mask = compare_mask;
+				request.mask = mask;
+				require(target.execute(request) == old,
+					"the old value is returned");
+				require(word(target) == (old ^ changed),
+					std::format("compare {:#x} in {:#x}, swap in {:#x}",
+						    compare, compare_mask, mask));
+			}
+}
+
+void alignment(const std::string &address, Role role)
+{
+	for (std::uint64_t octet = 1; octet < 8; octet++)
+		expect_refusal(address, role, { 0, 2, 7 },
+			       [octet](AtomicRequest &request) { request.offset += octet; });
+
+	Target target(address, role);
+
+	target.execute(target.request(4096 - 8));
+	require(word(target, 511) == 1, "the last word of a region is within reach");
+}
+
+void target_is_judged(const std::string &address, Role role)
+{
+	auto refused = [&](Terminate expected, auto change, Where where = Where::current()) {
+		expect_refusal(address, role, expected, change, atomic_rights, where);
+	};
+
+	refused({ 0, 1, 0 }, [](AtomicRequest &request) { request.stag ^= 0x100; });
+	refused({ 0, 1, 0 }, [](AtomicRequest &request) { request.stag ^= 1; });
+	refused({ 0, 1, 1 }, [](AtomicRequest &request) { request.offset -= 8; });
+	refused({ 0, 1, 1 }, [](AtomicRequest &request) { request.offset += 4096; });
+	refused({ 0, 1, 1 }, [](AtomicRequest &request) { request.offset += 4104; });
+	refused({ 0, 1, 4 }, [](AtomicRequest &request) { request.offset = ones - 3; });
+
+	Target other(address, role);
+
+	refused({ 0, 1, 3 }, [&other](AtomicRequest &request) {
+		request.stag = other.request().stag;
+		request.offset = other.request().offset;
+	});
+	require(other.memory().is_zero(), "nothing has changed there");
+
+	expect_refusal(address, role, { 0, 1, 2 }, [](AtomicRequest &) {}, Buffer::all_rights);
+
+	Target target(address, role, {}, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+
+	target.execute(target.request());
+}
+
+void unknown_operations(const std::string &address, Role role)
+{
+	for (std::uint32_t operation = 0; operation < 16; operation++)
+		if (operation != fetch_add && operation != compare_swap)
+			expect_refusal(address, role, { 0, 2, 6 },
+				       [operation](AtomicRequest &request) {
+					       request.operation = operation;
+				       });
+}
+
+/* A hundred, as many at a time as were agreed on. */
+void executed_once_in_order(const std::string &address, Role role)
+{
+	constexpr std::uint32_t at_a_time = 10;
+	Target target(address, role);
+	AtomicRequest request = target.request();
+
+	for (std::uint32_t done = 0; done < 100; done += at_a_time) {
+		Octets said;
+
+		for (request.id = done; request.id < done + at_a_time; request.id++)
+			said = said + fpdu(request.ulpdu(request.id + 1));
+		target.peer().say(said);
+		for (std::uint32_t i = done; i < done + at_a_time; i++)
+			require(target.hear_response(i + 1, i) == i, "each finds those before it");
+	}
+	require(word(target) == 100, "a hundred were executed");
+}
+
+void nothing_after_an_error(const std::string &address, Role role)
+{
+	Target target(address, role);
+	AtomicRequest good = target.request(), bad = target.request(1);
+
+	target.execute(good);
+	target.peer().say(fpdu(bad.ulpdu(2)) + fpdu(good.ulpdu(3)));
+	target.expect_terminate({ 0, 2, 7 });
+	require(word(target) == 1, "the first one is the only one");
+}
+
+/* The rest of a Read Response, or what comes instead. */
+Fpdu hear_end_of_response(Stream &stream)
+{
+	Fpdu heard = stream.hear();
+
+	while (heard.opcode() == 2 && !heard.is_last())
+		heard = stream.hear();
+	return heard;
+}
+
+/* The first Read keeps the Responses of all that follows waiting, for nobody fetches it. */
+void room_for_reads_and_atomics(const std::string &address)
+{
+	constexpr std::uint32_t size = 1 << 20; /* more than TCP takes while nobody reads */
+	constexpr std::uint32_t ird = 4;
+
+	for (std::uint32_t more : { 0, 1 }) {
+		Target target(address, Role::responder,
+			      { .request = enhanced_request(4, ird), .ird = ird, .memory = size });
+		AtomicRequest atomic = target.request();
+		Octets said = fpdu(target.application().read_from(0, size).ulpdu(1));
+
+		for (std::uint32_t msn = 2; msn <= ird + more; msn++)
+			said = said + fpdu(atomic.ulpdu(msn));
+		target.peer().say(said);
+
+		Fpdu heard = hear_end_of_response(target);
+
+		if (more) {
+			require(heard.terminate() == Terminate{ 1, 2, 2 }, "one is too many");
+			continue;
+		}
+		require(heard.opcode() == 2, "the Read is answered");
+		for (std::uint32_t msn = 1; msn < ird; msn++)
+			target.hear_response(msn, 0);
+	}
+}
+
+void ord_is_for_both(const std::string &address)
+{
+	Stream stream(address, Role::responder, { .request = enhanced_request(3, 3) });
+
+	for (std::uint64_t i = 1; i <= 2; i++) {
+		post_atomic(stream, 0, i, 2 * i);
+		stream.end().read(stream.memory().sge(64, 8), 0, 0x1234, 2 * i + 1);
+	}
+
+	Fpdu oldest = hear_request(stream, 1);
+
+	require(stream.hear().opcode() == 1, "a Read Request comes");
+	hear_request(stream, 3);
+	require(stream.peer().hears_nothing(50), "three are outstanding");
+	stream.peer().say(fpdu(answer(oldest, 5)));
+	require(stream.hear().opcode() == 1, "an answer makes room for the next");
+}
+
+void completes_when_answered(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+
+	post_atomic(stream, 0xabcd, 1, 1, IBV_WR_ATOMIC_CMP_AND_SWP);
+	stream.end().send(stream.memory().sge(0, 8), 2);
+
+	Fpdu request = hear_request(stream, 1);
+
+	require(request.field(26, 4) == 0x1234 && request.field(30, 8) == 0xabcd,
+		"it names its target");
+	require(request.field(38, 8) == 0x1112131415161718 &&
+			request.field(54, 8) == 0x0102030405060708,
+		"it has what to swap and what to compare");
+	require(stream.hear().opcode() == 3, "the Send is sent, too");
+	expect_no_completion(stream.end().send_cq(), 100);
+	stream.peer().say(fpdu(answer(request, 0x2122232425262728)));
+	require(expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1).byte_len == 8,
+		"8 octets have come");
+	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 2);
+	require(word(stream, 1) == 0x2122232425262728, "the result is a number of the host");
+	require(word(stream, 0) == 0 && word(stream, 2) == 0, "it has 8 octets");
+}
+
+void wrong_responses(const std::string &address, Role role)
+{
+	auto refused = [&](Terminate expected, auto answer_to, Where where = Where::current()) {
+		Stream stream(address, role);
+
+		post_atomic(stream, 0, 1, 1);
+		stream.peer().say(fpdu(answer_to(hear_request(stream, 1))));
+		stream.expect_terminate(expected, where);
+		expect_completion(stream.end().send_cq(), IBV_WC_WR_FLUSH_ERR, 1, where);
+		require(stream.memory().is_zero(), "there is no result", where);
+	};
+	auto changed = [](auto change) {
+		return [change](const Fpdu &request) {
+			Untagged header = response();
+
+			change(header);
+			return answer(request, ones, header);
+		};
+	};
+
+	refused({ 0, 2, 6 }, [](const Fpdu &request) {
+		return response().ulpdu(be32(static_cast<std::uint32_t>(request.field(22, 4)) + 1) +
+					be64(ones));
+	});
+	refused({ 1, 2, 3 }, changed([](Untagged &header) { header.msn = 0; }));
+	refused({ 1, 2, 3 }, changed([](Untagged &header) { header.msn = 2; }));
+	refused({ 1, 2, 4 }, changed([](Untagged &header) { header.offset = 4; }));
+	refused({ 1, 2, 1 }, changed([](Untagged &header) { header.queue = 1; }));
+	refused({ 0, 2, 255 }, changed([](Untagged &header) { header.ddp = 0x01; }));
+	refused({ 0, 2, 255 },
+		[](const Fpdu &request) { return answer(request, ones) + Octets(4); });
+	refused({ 2, 0, 3 }, [](const Fpdu &request) {
+		return first(answer(request, ones), response_size - 1);
+	});
+	/* A Read's answer instead. */
+	refused({ 0, 2, 6 },
+		[](const Fpdu &) { return Tagged{ .rdmap = 0x42 }.ulpdu(octets_of(1, 8)); });
+}
+
+void responses_out_of_place(const std::string &address, Role role)
+{
+	Octets said = fpdu(response().ulpdu(be32(1) + be64(ones)));
+	Stream unasked(address, role), reading(address, role);
+
+	unasked.peer().say(said);
+	unasked.expect_terminate({ 0, 2, 6 });
+
+	reading.end().read(reading.memory().sge(0, 8), 0, 0x1234, 1);
+	reading.hear();
+	reading.peer().say(said);
+	reading.expect_terminate({ 0, 2, 6 });
+	require(reading.memory().is_zero(), "nothing is placed");
+}
+
+void reserved_fields(const std::string &address, Role role)
+{
+	Target target(address, role);
+	AtomicRequest request = target.request();
+
+	request.operation |= 0xfffffff0;
+	target.peer().say(fpdu(
+		Untagged{ .ddp = 0x41 | 0x3c, .rdmap = 0x4a | 0x30, .invalidate = ~0u, .queue = 1 }
+			.ulpdu(request.octets())));
+	require(target.hear_response(1, 0) == 0 && word(target) == 1, "the request is executed");
+
+	post_atomic(target, 0, 1, 1);
+
+	Fpdu heard = hear_request(target, 1);
+
+	require(heard.field(18, 4) == fetch_add, "the device sends zeros");
+	target.peer().say(fpdu(answer(
+		heard, 3,
+		{ .ddp = 0x41 | 0x3c, .rdmap = 0x4b | 0x30, .invalidate = ~0u, .queue = 3 })));
+	expect_completion(target.end().send_cq(), IBV_WC_SUCCESS, 1);
+}
+
+/* Of either type of error; see expect_refusal(). */
+void terminated_header(const std::string &address, Role role)
+{
+	expect_refusal(address, role, { 0, 2, 7 },
+		       [](AtomicRequest &request) { request.offset += 4; });
+	expect_refusal(address, role, { 0, 1, 0 },
+		       [](AtomicRequest &request) { request.stag ^= 0x200; });
+}
+
+/* RDMAP, remote operation, unexpected opcode. */
+Octets does_not_know(const Fpdu &fault)
+{
+	return fpdu(Untagged{ .rdmap = 0x47, .queue = 2 }.ulpdu(
+		be32(0x0206c000) + be16(static_cast<std::uint16_t>(fault.ulpdu.size())) +
+		first(fault.ulpdu, 18)));
+}
+
+void peer_without_atomics(const std::string &address, Role role)
+{
+	Stream naming(address, role);
+
+	post_atomic(naming, 0, 1, 1);
+	post_atomic(naming, 0, 2, 2);
+	naming.peer().say(does_not_know(hear_request(naming, 1)));
+	expect_completion(naming.end().send_cq(), IBV_WC_REM_INV_REQ_ERR, 1);
+	expect_completion(naming.end().send_cq(), IBV_WC_WR_FLUSH_ERR, 2);
+	naming.expect_disconnect();
+	require(naming.memory().is_zero(), "there is no result");
+
+	Stream silent(address, role);
+
+	post_atomic(silent, 0, 1, 1);
+	hear_request(silent, 1);
+	silent.peer().say(fpdu(Untagged{ .rdmap = 0x47, .queue = 2 }.ulpdu(be32(0x02060000))));
+	expect_completion(silent.end().send_cq(), IBV_WC_REM_OP_ERR, 1);
+	silent.expect_disconnect();
+}
+
+/* The rdma_cm grants a QP of iWARP no Atomics, for it knows of none. */
+void right_of_the_region(const std::string &address, Role role)
+{
+	Target target(address, role);
+	ibv_qp_attr attr = {};
+	ibv_qp_init_attr init = {};
+
+	require(!ibv_query_qp(target.end().qp(), &attr, IBV_QP_ACCESS_FLAGS, &init),
+		"the QP can be asked");
+	require(!(attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC), "the QP has no such right");
+	target.execute(target.request());
+	require(word(target) == 1, "that of the region is enough");
+}
+
+const cases::Case all[] = {
+	{ "EXT-01 both operations are there, masked or not", in_both_roles<both_operations> },
+	{ "EXT-02 Atomics and Reads are answered in one row", in_both_roles<one_row_with_reads> },
+	{ "EXT-02 Atomics and Reads are asked for in one row",
+	  in_both_roles<requests_have_one_row> },
+	{ "EXT-03 a Response has the identifier of its request", in_both_roles<identifiers> },
+	{ "EXT-04 numbers are big-endian on the wire only", in_both_roles<byte_order> },
+	{ "EXT-05 fields of an addition carry nothing to each other",
+	  in_both_roles<fields_of_an_addition> },
+	{ "EXT-06 masks say what is compared and what is swapped", in_both_roles<masks_of_a_swap> },
+	{ "EXT-07 a target that is not aligned is answered with 0/2/7", in_both_roles<alignment> },
+	{ "EXT-08 the target of an Atomic is judged", in_both_roles<target_is_judged> },
+	{ "EXT-09 unknown operations are answered with 0/2/6", in_both_roles<unknown_operations> },
+	{ "EXT-10 Atomics are executed once, in order", in_both_roles<executed_once_in_order> },
+	{ "EXT-10 nothing is executed after an error", in_both_roles<nothing_after_an_error> },
+	{ "EXT-12 Reads and Atomics share the IRD", room_for_reads_and_atomics },
+	{ "EXT-12 Reads and Atomics share the ORD", ord_is_for_both },
+	{ "EXT-13 an Atomic completes when it is answered",
+	  in_both_roles<completes_when_answered> },
+	{ "EXT-14 a wrong Atomic Response is answered", in_both_roles<wrong_responses> },
+	{ "EXT-14 an Atomic Response out of place is answered with 0/2/6",
+	  in_both_roles<responses_out_of_place> },
+	{ "EXT-15 reserved fields are ignored, and sent as zero", in_both_roles<reserved_fields> },
+	{ "EXT-16 a Terminate has the DDP header of an Atomic Request",
+	  in_both_roles<terminated_header> },
+	{ "EXT-21 a peer that knows no Atomics fails them", in_both_roles<peer_without_atomics> },
+	{ "EXT-22 the right of the region is enough", in_both_roles<right_of_the_region> },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
