@@ -145,6 +145,26 @@ void empty_sges(const std::string &address, Role role)
 	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 2);
 }
 
+void invalid_again(const std::string &address, Role role)
+{
+	Stream stream(address, role);
+	Buffer region(stream.end().pd(), 64);
+	ibv_send_wr wr = {};
+
+	wr.opcode = IBV_WR_LOCAL_INV;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.invalidate_rkey = region.mr()->rkey;
+	for (wr.wr_id = 1; wr.wr_id <= 2; wr.wr_id++) {
+		require(!stream.end().post(wr), "the request is taken");
+		expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, wr.wr_id);
+	}
+	stream.peer().say(
+		fpdu(Tagged{ .stag = region.mr()->rkey, .offset = region.address() }.ulpdu(
+			octets_of(1, 8))));
+	stream.expect_terminate({ 1, 1, 0 });
+	require(region.is_zero(), "nothing is placed");
+}
+
 void half_close_between_fpdus(const std::string &address, Role role)
 {
 	constexpr std::uint32_t size = 16 << 20;
@@ -264,6 +284,7 @@ const cases::Case all[] = {
 	{ "VRB-05 what is posted in error is flushed, once", in_both_roles<posted_in_error> },
 	{ "VRB-06 a request that fails counts as signalled", in_both_roles<failure_is_signalled> },
 	{ "VRB-07 an empty SGE may have any lkey", in_both_roles<empty_sges> },
+	{ "VRB-08 what is invalid may be invalidated again", in_both_roles<invalid_again> },
 	{ "VRB-09 at a half-close the device stops between FPDUs",
 	  in_both_roles<half_close_between_fpdus> },
 	{ "VRB-10 Reads beyond ORD, and fences, hold back what is behind", fences_and_depth },
