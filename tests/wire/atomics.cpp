@@ -44,11 +44,6 @@ Untagged response(std::uint32_t msn = 1)
 	return { .rdmap = 0x4b, .queue = 3, .msn = msn };
 }
 
-std::uint64_t &word(Stream &stream, std::size_t place = 0)
-{
-	return reinterpret_cast<std::uint64_t *>(stream.memory().bytes().data())[place];
-}
-
 /* The peer has Atomics executed on the memory of the application. */
 class Target : public Stream
 {
@@ -400,14 +395,13 @@ Fpdu hear_end_of_response(Stream &stream)
 }
 
 /* The first Read keeps the Responses of all that follows waiting, for nobody fetches it. */
-void room_for_reads_and_atomics(const std::string &address)
+void room_for_reads_and_atomics(const std::string &address, Role role)
 {
 	constexpr std::uint32_t size = 1 << 20; /* more than TCP takes while nobody reads */
 	constexpr std::uint32_t ird = 4;
 
 	for (std::uint32_t more : { 0, 1 }) {
-		Target target(address, Role::responder,
-			      { .request = enhanced_request(4, ird), .ird = ird, .memory = size });
+		Target target(address, role, with_depth(ird, { .memory = size }));
 		AtomicRequest atomic = target.request();
 		Octets said = fpdu(target.application().read_from(0, size).ulpdu(1));
 
@@ -427,9 +421,9 @@ void room_for_reads_and_atomics(const std::string &address)
 	}
 }
 
-void ord_is_for_both(const std::string &address)
+void ord_is_for_both(const std::string &address, Role role)
 {
-	Stream stream(address, Role::responder, { .request = enhanced_request(3, 3) });
+	Stream stream(address, role, with_depth(3));
 
 	for (std::uint64_t i = 1; i <= 2; i++) {
 		post_atomic(stream, 0, i, 2 * i);
@@ -612,8 +606,8 @@ const cases::Case all[] = {
 	{ "EXT-09 unknown operations are answered with 0/2/6", in_both_roles<unknown_operations> },
 	{ "EXT-10 Atomics are executed once, in order", in_both_roles<executed_once_in_order> },
 	{ "EXT-10 nothing is executed after an error", in_both_roles<nothing_after_an_error> },
-	{ "EXT-12 Reads and Atomics share the IRD", room_for_reads_and_atomics },
-	{ "EXT-12 Reads and Atomics share the ORD", ord_is_for_both },
+	{ "EXT-12 Reads and Atomics share the IRD", in_both_roles<room_for_reads_and_atomics> },
+	{ "EXT-12 Reads and Atomics share the ORD", in_both_roles<ord_is_for_both> },
 	{ "EXT-13 an Atomic completes when it is answered",
 	  in_both_roles<completes_when_answered> },
 	{ "EXT-14 a wrong Atomic Response is answered", in_both_roles<wrong_responses> },

@@ -119,6 +119,21 @@ void reply_without_its_block(const std::string &address)
 	}
 }
 
+/* The peer closes on the first Request; the second one is plain, and of revision 1. */
+void reply_of_another_revision(const std::string &address)
+{
+	Initiator device(address);
+
+	device.accept().hear_frame();
+
+	Peer again = device.accept();
+
+	again.hear_frame();
+	again.say(Frame{ .key = reply_key, .revision = 2 }.octets());
+	require(again.is_hung_up(), "a Reply of revision 2 is hung up on");
+	device.expect_failure();
+}
+
 void flags_and_values(const std::string &address)
 {
 	Answered answered = answer_to(address, enhanced_request(peer_to_peer | ready_send | 0x2001,
@@ -422,6 +437,7 @@ const cases::Case all[] = {
 	{ "ENH-03 a Request without its block is hung up on", request_without_its_block },
 	{ "ENH-04 an enhanced Request gets an enhanced Reply", answered_in_kind },
 	{ "ENH-05 a Reply that does not fit the Request is hung up on", reply_without_its_block },
+	{ "ENH-05 a Reply of another revision is hung up on", reply_of_another_revision },
 	{ "ENH-06 flags and values keep apart", flags_and_values },
 	{ "ENH-07 PD_Length counts the block", private_data_behind_the_block },
 	{ "ENH-08 a responder's ORD is at most the initiator's IRD", responder_keeps_to_our_ird },

@@ -183,11 +183,6 @@ void e7_terminated_crc(const std::string &address, Role role)
 		"the device answers so");
 }
 
-std::uint64_t &word(Stream &stream, std::size_t place)
-{
-	return reinterpret_cast<std::uint64_t *>(stream.memory().bytes().data())[place];
-}
-
 /* An Atomic with its result to the first word of the device's memory. */
 void post_atomic(Stream &stream, ibv_wr_opcode opcode, std::uint64_t compare_add,
 		 std::uint64_t swap)

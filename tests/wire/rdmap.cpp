@@ -270,15 +270,12 @@ void ird_is_enough(const std::string &address, Role role)
 		expect_reads_in_order(stream, 1 + round * 16, 16);
 }
 
-void ird_is_a_limit(const std::string &address)
+void ird_is_a_limit(const std::string &address, Role role)
 {
 	constexpr std::uint32_t size = 1 << 20; /* more than TCP takes while nobody reads */
 
-	for (std::uint16_t ird : { 3, 1 }) {
-		Stream stream(address, Role::responder,
-			      { .request = enhanced_request(4, ird),
-				.ird = static_cast<std::uint8_t>(ird),
-				.memory = size });
+	for (std::uint8_t ird : { 3, 1 }) {
+		Stream stream(address, role, with_depth(ird, { .memory = size }));
 		auto ask = [&](std::uint32_t first_msn, std::uint32_t count) {
 			Octets said;
 
@@ -306,9 +303,9 @@ void ird_is_a_limit(const std::string &address)
 	}
 }
 
-void ord_is_a_limit(const std::string &address)
+void ord_is_a_limit(const std::string &address, Role role)
 {
-	Stream stream(address, Role::responder, { .request = enhanced_request(3, 3) });
+	Stream stream(address, role, with_depth(3));
 	std::vector<ReadRequest> reads;
 
 	for (std::uint32_t i = 0; i < 16; i++)
@@ -524,8 +521,8 @@ const cases::Case all[] = {
 	{ "RDP-07 an empty Read is answered, whatever it names", in_both_roles<empty_reads> },
 	{ "RDP-08 a Response names the sink of its Read", in_both_roles<response_names_the_sink> },
 	{ "RDP-09 Responses come in the order of the Reads", in_both_roles<responses_in_order> },
-	{ "RDP-10 more Reads than agreed are answered with 1/2/2", ird_is_a_limit },
-	{ "RDP-11 the device keeps to its ORD", ord_is_a_limit },
+	{ "RDP-10 more Reads than agreed are answered with 1/2/2", in_both_roles<ird_is_a_limit> },
+	{ "RDP-11 the device keeps to its ORD", in_both_roles<ord_is_a_limit> },
 	{ "RDP-12 a Read sees what was written before", in_both_roles<read_after_write> },
 	{ "RDP-13 a Read Request has 28 octets", in_both_roles<read_request_has_no_payload> },
 	{ "RDP-14 Sends are delivered in order", in_both_roles<sends_in_order> },

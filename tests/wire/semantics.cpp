@@ -179,9 +179,9 @@ void half_close_between_fpdus(const std::string &address, Role role)
 	stream.expect_disconnect();
 }
 
-void fences_and_depth(const std::string &address)
+void fences_and_depth(const std::string &address, Role role)
 {
-	Stream stream(address, Role::responder, { .request = enhanced_request(1, 1) });
+	Stream stream(address, role, with_depth(1));
 	Peer &peer = stream.peer();
 	ibv_sge sge = stream.memory().sge(0, 8);
 
@@ -287,7 +287,8 @@ const cases::Case all[] = {
 	{ "VRB-08 what is invalid may be invalidated again", in_both_roles<invalid_again> },
 	{ "VRB-09 at a half-close the device stops between FPDUs",
 	  in_both_roles<half_close_between_fpdus> },
-	{ "VRB-10 Reads beyond ORD, and fences, hold back what is behind", fences_and_depth },
+	{ "VRB-10 Reads beyond ORD, and fences, hold back what is behind",
+	  in_both_roles<fences_and_depth> },
 	{ "VRB-11 the sink of a Read is one SGE with local rights", in_both_roles<read_sink> },
 	{ "VRB-12 a full CQ is told, and ends its own QPs only",
 	  in_both_roles<completion_queue_overflow> },

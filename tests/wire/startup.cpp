@@ -81,9 +81,14 @@ void reserved_flags(const std::string &address)
 	require(reply.flags == 0x40, std::format("the flags are {:#x}", reply.flags));
 
 	Initiator caller(address);
-	auto request = caller.accept().hear_frame();
+	Peer called = caller.accept();
+	auto request = called.hear_frame();
 
 	require(request && !(request->flags & 0x2f), "the device's own Request has none of them");
+	reply = Initiator::accepting(*request);
+	reply.flags |= 0x0f;
+	called.say(reply.octets());
+	expect_event(caller.channel(), RDMA_CM_EVENT_ESTABLISHED);
 }
 
 void wrong_revision(const std::string &address)
@@ -192,6 +197,28 @@ void long_private_data(const std::string &address)
 }
 
 /* More than 255 octets do not fit what the kernel's iw_cm hands up: no buffer for them there. */
+void private_data_of_a_reply(const std::string &address)
+{
+	for (std::size_t size : { 0, 1, 255, 256, 508 }) {
+		Octets data = octets_of(7, size);
+		Initiator device(address);
+		Peer peer = device.accept();
+		Frame reply = Initiator::accepting(*peer.hear_frame());
+
+		reply.private_data = reply.private_data + data;
+		peer.say(reply.octets());
+		if (size > 255) {
+			require(peer.is_hung_up(), "what cannot be handed up is hung up on");
+			device.expect_failure();
+			continue;
+		}
+
+		Event event = expect_event(device.channel(), RDMA_CM_EVENT_ESTABLISHED);
+
+		require(event.private_data == data, "the caller has it, octet for octet");
+	}
+}
+
 void private_data_is_intact(const std::string &address)
 {
 	Responder device(address);
@@ -414,6 +441,7 @@ const cases::Case all[] = {
 	{ "MPA-09 with CRCs off their field is not looked at", crc_off_is_ignored },
 	{ "MPA-10 a PD_Length over 512 is hung up on at once", long_private_data },
 	{ "MPA-11 private data is intact, or more than can be taken", private_data_is_intact },
+	{ "MPA-11 so is that of a Reply", private_data_of_a_reply },
 	{ "MPA-12 octets after a Request are hung up on", octets_after_a_request },
 	{ "MPA-13 frames may come in any segmentation", segmentation },
 	{ "MPA-14 a responder is silent before a Request", silence_before_a_request },

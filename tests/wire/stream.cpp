@@ -27,6 +27,15 @@ Frame enhanced_reply(std::uint16_t first, std::uint16_t second, const Octets &pr
 	return { reply_key, 0x50, 2, enhanced_block(first, second) + private_data };
 }
 
+/* Of the device's own ORD, which is more, the peer lets it have this much. */
+Setup with_depth(std::uint8_t depth, Setup setup)
+{
+	setup.request = enhanced_request(depth, depth);
+	setup.reply = enhanced_reply(peer_to_peer | depth, ready_write | depth);
+	setup.ird = depth;
+	return setup;
+}
+
 Enhanced::Enhanced(const Frame &frame, Where where)
 {
 	const Octets &octets = frame.private_data;
@@ -232,6 +241,11 @@ void Stream::expect_alive(std::uint32_t msn, Where where)
 
 	require(answer.opcode() == 2 && answer.payload().empty(), "an empty Read is answered",
 		where);
+}
+
+std::uint64_t &word(Stream &stream, std::size_t place)
+{
+	return reinterpret_cast<std::uint64_t *>(stream.memory().bytes().data())[place];
 }
 
 /*

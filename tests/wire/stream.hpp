@@ -28,6 +28,9 @@ struct Setup {
 	bool open = true; /* the first FPDU of the initiator is over */
 };
 
+/* Has this many Reads and Atomics outstanding, of either end, at the most. */
+Setup with_depth(std::uint8_t depth, Setup setup = {});
+
 /* Flags of the enhanced block, RFC 6581 section 9: A and B in its first word, C and D in the
  * second.
  */
@@ -160,6 +163,9 @@ private:
 	std::optional<raw::Peer> peer_;
 	raw::Frame frame_;
 };
+
+/* A word of the application's memory. */
+std::uint64_t &word(Stream &stream, std::size_t place = 0);
 
 /* The next asynchronous event of the device, already acknowledged; nothing after the deadline. */
 std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout_ms = 10000);

@@ -72,6 +72,27 @@ void headers_of_a_send(const std::string &address, Role role)
 	require(after(heard.ulpdu, 22) == be16(58) + first(bad, 18), "length and DDP header");
 }
 
+/* A Read Request that is wrong in itself, not in what it wants to read. */
+void headers_of_a_wrong_read(const std::string &address, Role role)
+{
+	ReadRequest read;
+
+	for (const auto &[bad, expected] :
+	     { std::pair{ read.ulpdu() + octets_of(1, 4), Terminate{ 0, 2, 255 } },
+	       std::pair{ read.ulpdu(2), Terminate{ 1, 2, 3 } } }) {
+		Stream stream(address, role);
+
+		stream.peer().say(fpdu(bad));
+
+		Fpdu heard = stream.expect_terminate(expected);
+
+		require(heard.ulpdu[20] == 0xc0, "M and D, but not R");
+		require(after(heard.ulpdu, 22) ==
+				be16(static_cast<std::uint16_t>(bad.size())) + first(bad, 18),
+			"length and DDP header");
+	}
+}
+
 /* The rest of a Read, when its source is gone in the middle. */
 void advanced_headers(const std::string &address, Role role)
 {
@@ -243,6 +264,7 @@ const cases::Case all[] = {
 	{ "TRM-01 its octets are where they belong", in_both_roles<layout> },
 	{ "TRM-02 it has the length of the whole segment", in_both_roles<segment_length> },
 	{ "TRM-03 R is for Read Requests only", in_both_roles<headers_of_a_send> },
+	{ "TRM-03 R is for the source of a Read only", in_both_roles<headers_of_a_wrong_read> },
 	{ "TRM-04 in a Read it has the rest of the request", in_both_roles<advanced_headers> },
 	{ "TRM-05 one is sent, and nothing after it", in_both_roles<one_at_most> },
 	{ "TRM-06 the first error wins", in_both_roles<one_at_most> },
