@@ -329,6 +329,8 @@ void no_usable_rtr(const std::string &address)
 {
 	expect_setup_terminate(address, enhanced_reply(peer_to_peer | ready_send | 4, 4),
 			       { 2, 0, 7 });
+	/* Without A the other flags mean nothing. */
+	expect_setup_terminate(address, enhanced_reply(4, ready_write | 4), { 2, 0, 7 });
 }
 
 void never_offers_a_send(const std::string &address)
