@@ -12,8 +12,8 @@ wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
 mapfile -t claims < <(claims_of "$wire" "${names[@]}")
 
-# Each claim has its line in CONFORMANCE.md, and each line that names a program its claim there; the
-# claims of golden are examples of what others claim.
+# Each claim has its line in CONFORMANCE.md, and each line that names a program its claim there; no
+# number is left out. The claims of golden are examples of what others claim.
 all_documented() {
 	printf '%s\n' "${claims[@]}" >"$scratch/claims"
 	expect_equal "$(awk '
@@ -28,6 +28,9 @@ all_documented() {
 		}
 		$1 == "|" && $2 ~ /^[A-Z]+-[0-9]+$/ {
 			line[$2]
+			split($2, part, "-")
+			if (part[2] != ++number[part[1]])
+				print $2 " is out of line"
 			split($0, column, "|")
 			for (n = split(column[4], word, "[ ,]+"); n; n--)
 				if (word[n] in program && !((word[n], $2) in claim))
