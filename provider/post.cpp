@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "queue_pair.hpp"
+#include "send_rule.hpp"
 #include "shared_receive.hpp"
 #include "work_queue.hpp"
 
@@ -15,37 +16,10 @@ namespace xiw
 namespace
 {
 
-static_assert(same_number(IBV_WR_RDMA_WRITE, XIW_OP_WRITE));
-static_assert(same_number(IBV_WR_RDMA_WRITE_WITH_IMM, XIW_OP_WRITE_IMM));
-static_assert(same_number(IBV_WR_SEND, XIW_OP_SEND));
-static_assert(same_number(IBV_WR_RDMA_READ, XIW_OP_READ));
-static_assert(same_number(IBV_WR_ATOMIC_CMP_AND_SWP, XIW_OP_CMP_SWP));
-static_assert(same_number(IBV_WR_ATOMIC_FETCH_AND_ADD, XIW_OP_FETCH_ADD));
-static_assert(same_number(IBV_WR_LOCAL_INV, XIW_OP_LOCAL_INV));
-static_assert(same_number(IBV_WR_SEND_WITH_INV, XIW_OP_SEND_INV));
-
-static_assert(same_number(IBV_SEND_FENCE, XIW_SEND_FENCE));
-static_assert(same_number(IBV_SEND_SIGNALED, XIW_SEND_SIGNALED));
-static_assert(same_number(IBV_SEND_SOLICITED, XIW_SEND_SOLICITED));
-static_assert(same_number(IBV_SEND_INLINE, XIW_SEND_INLINE));
-
 static_assert(sizeof(ibv_sge) == sizeof(xiw_sge));
 static_assert(offsetof(ibv_sge, addr) == offsetof(xiw_sge, addr));
 static_assert(offsetof(ibv_sge, length) == offsetof(xiw_sge, length));
 static_assert(offsetof(ibv_sge, lkey) == offsetof(xiw_sge, lkey));
-
-constexpr std::uint32_t known_flags =
-	XIW_SEND_FENCE | XIW_SEND_SIGNALED | XIW_SEND_SOLICITED | XIW_SEND_INLINE;
-
-constexpr std::uint64_t atomic_len = 8;
-
-/* What a work request of one opcode may carry. */
-struct SendRule {
-	int refused = 0; /* errno if the opcode cannot be posted */
-	std::uint32_t max_sge = 0;
-	bool may_inline = false;
-	bool atomic = false; /* exactly one SGE of eight octets */
-};
 
 /* The opcode as a number: the process may pass any, and the enum holds few. */
 std::uint32_t opcode_of(const ibv_send_wr &wr)
@@ -55,38 +29,6 @@ std::uint32_t opcode_of(const ibv_send_wr &wr)
 	static_assert(sizeof(opcode) == sizeof(wr.opcode));
 	std::memcpy(&opcode, &wr.opcode, sizeof(opcode));
 	return opcode;
-}
-
-constexpr SendRule rule_of(std::uint32_t opcode)
-{
-	switch (opcode) {
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_INV:
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return { .max_sge = XIW_MAX_SGE, .may_inline = true };
-	case IBV_WR_RDMA_READ:
-		return { .max_sge = 1 };
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return { .max_sge = 1, .atomic = true };
-	case IBV_WR_LOCAL_INV:
-		return {};
-	case IBV_WR_SEND_WITH_IMM:
-		return { .refused = EOPNOTSUPP };
-	default:
-		return { .refused = EINVAL };
-	}
-}
-
-/* Exact: at most XIW_MAX_SGE numbers below 2^32 are added. */
-std::uint64_t total_length(const ibv_sge *sges, std::uint32_t num_sge)
-{
-	std::uint64_t len = 0;
-
-	for (std::uint32_t i = 0; i < num_sge; i++)
-		len += sges[i].length;
-	return len;
 }
 
 void copy_sges(std::byte *to, const ibv_sge *sges, std::uint32_t num_sge)
@@ -192,7 +134,7 @@ int SendQueue::check(const ibv_send_wr &wr) const noexcept
 
 	if (rule.refused)
 		return rule.refused;
-	if (wr.send_flags & ~known_flags)
+	if (wr.send_flags & ~known_send_flags)
 		return EINVAL;
 	if (num_sge > rule.max_sge || num_sge > limits_.max_sge)
 		return EINVAL;

@@ -28,6 +28,11 @@ static ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 	return QueuePair::create(pd, attr);
 }
 
+static ibv_qp *create_qp_ex(ibv_context *, ibv_qp_init_attr_ex *attr) noexcept
+{
+	return QueuePair::create_extended(attr);
+}
+
 static ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 {
 	return SharedReceive::create(pd, attr);
@@ -140,6 +145,7 @@ static const verbs_context_ops context_ops = {
 	.alloc_pd = alloc_pd,
 	.create_cq = create_cq,
 	.create_qp = create_qp,
+	.create_qp_ex = create_qp_ex,
 	.create_srq = create_srq,
 	.dealloc_pd = dealloc_pd,
 	.dereg_mr = dereg_mr,

@@ -9,7 +9,7 @@ namespace xiw
 {
 
 /* Maps the rings that the kernel made, and puts the queues on them. */
-int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr &attr) noexcept
+int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex &attr) noexcept
 {
 	ibv_qp &qp = vqp_.qp;
 
@@ -36,21 +36,70 @@ int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr &a
 
 ibv_qp *QueuePair::create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 {
+	ibv_qp_init_attr_ex all = {};
+
+	all.qp_context = attr->qp_context;
+	all.send_cq = attr->send_cq;
+	all.recv_cq = attr->recv_cq;
+	all.srq = attr->srq;
+	all.cap = attr->cap;
+	all.qp_type = attr->qp_type;
+	all.sq_sig_all = attr->sq_sig_all;
+	all.comp_mask = IBV_QP_INIT_ATTR_PD;
+	all.pd = pd;
+
+	ibv_qp *qp = create_extended(&all);
+	if (qp)
+		attr->cap = all.cap;
+	return qp;
+}
+
+/* Whether it has all that is asked for: attributes, flags, and requests by ibv_wr_*(). */
+static bool can_offer(const ibv_qp_init_attr_ex &attr)
+{
+	constexpr std::uint32_t attributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+					     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	constexpr std::uint64_t requests =
+		IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+		IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+		IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+		IBV_QP_EX_WITH_SEND_WITH_INV;
+
+	if ((attr.comp_mask & ~attributes) || !(attr.comp_mask & IBV_QP_INIT_ATTR_PD))
+		return false;
+	if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags)
+		return false;
+	return !(attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+	       !(attr.send_ops_flags & ~requests);
+}
+
+ibv_qp *QueuePair::create_extended(ibv_qp_init_attr_ex *attr) noexcept
+{
 	Request<struct ibv_create_qp, ib_uverbs_create_qp> request;
 	Answer<ib_uverbs_create_qp_resp, xiw_create_qp_resp> answer;
+
+	if (!can_offer(*attr))
+		return fail(EOPNOTSUPP);
 
 	auto object = make_object<QueuePair>();
 	if (!object)
 		return nullptr;
 
+	/* libibverbs hands no flags on, not even none */
+	ibv_qp_init_attr_ex asked = *attr;
+	asked.comp_mask &= ~std::uint32_t{ IBV_QP_INIT_ATTR_CREATE_FLAGS };
+
 	ibv_qp *qp = &object->vqp_.qp;
-	if (int err = ibv_cmd_create_qp(pd, qp, attr, request.get(), sizeof(request), answer.get(),
-					sizeof(answer)))
+	if (int err = ibv_cmd_create_qp_ex(attr->pd->context, &object->vqp_, &asked, request.get(),
+					   sizeof(request), answer.get(), sizeof(answer)))
 		return fail(err);
+	attr->cap = asked.cap;
 	if (int err = object->open(answer.driver(), *attr)) {
 		ibv_cmd_destroy_qp(qp);
 		return fail(err);
 	}
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		object->offer_extended_post();
 	object->send_cq().attach(object->sq_.retired());
 	return &object.release()->vqp_.qp;
 }

@@ -17,6 +17,7 @@ public:
 	static QueuePair &from(ibv_qp *qp) noexcept { return *reinterpret_cast<QueuePair *>(qp); }
 
 	static ibv_qp *create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept;
+	static ibv_qp *create_extended(ibv_qp_init_attr_ex *attr) noexcept;
 	static int destroy(ibv_qp *qp) noexcept;
 
 	int modify(ibv_qp_attr *attr, int mask) noexcept;
@@ -26,8 +27,26 @@ public:
 	int post_send(ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
 	int post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;
 
+	/* in extended_post.cpp: the table of functions that ibv_wr_*() call through */
+	void offer_extended_post() noexcept;
+
 private:
-	int open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr &attr) noexcept;
+	static SendQueue &send_queue(ibv_qp_ex *qp) noexcept { return from(&qp->qp_base).sq_; }
+
+	/* A request that names memory of the peer. */
+	static xiw_send_slot *add_with_target(ibv_qp_ex *qp, std::uint8_t opcode,
+					      std::uint32_t rkey, std::uint64_t addr) noexcept
+	{
+		xiw_send_slot *const slot = send_queue(qp).add_to_draft(opcode, *qp);
+
+		if (slot) {
+			slot->rkey = rkey;
+			slot->remote_addr = addr;
+		}
+		return slot;
+	}
+
+	int open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex &attr) noexcept;
 
 	CompletionQueue &send_cq() noexcept { return CompletionQueue::from(vqp_.qp.send_cq); }
 

@@ -47,7 +47,30 @@ public:
 
 	int post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
 
+	/*
+	 * In extended_post.cpp: what ibv_wr_start() begins and ibv_wr_complete()
+	 * or ibv_wr_abort() ends, with the queue locked in between. The first
+	 * error is kept: then nothing more is added, and nothing is posted.
+	 */
+	void start_draft(int err) noexcept;
+	xiw_send_slot *add_to_draft(std::uint8_t opcode, const ibv_qp_ex &qp) noexcept;
+	void set_sge(const ibv_sge &sge) noexcept;
+	void set_sges(std::size_t num_sge, const ibv_sge *sges) noexcept;
+	void set_inline(std::size_t num_buf, const ibv_data_buf *bufs) noexcept;
+	int post_draft() noexcept;
+	void drop_draft() noexcept { lock_.release(); }
+
 private:
+	struct Draft {
+		xiw_send_slot *slot; /* of the last request, nullptr if it was not added */
+		ibv_sge *sges;	     /* where its SGEs go */
+		std::uint32_t max_sge;
+		std::uint32_t max_inline;
+		std::uint32_t exact_len; /* 0 if any length goes */
+		std::uint32_t produced;	 /* slots of the ring with those of the draft */
+		int err;
+	};
+
 	int check(const ibv_send_wr &wr) const noexcept;
 	int fill(std::uint32_t count, const ibv_send_wr &wr) noexcept;
 
@@ -57,6 +80,7 @@ private:
 	Latecomers *latecomers_ = nullptr;
 	Latecomer late_;
 	RetiredCount retired_;
+	Draft draft_ = {}; /* guarded by lock_ */
 };
 
 class ReceiveQueue

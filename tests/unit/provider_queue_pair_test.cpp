@@ -44,7 +44,7 @@ public:
 		EXPECT_NE(start, MAP_FAILED);
 		areas_ = static_cast<std::byte *>(start);
 		kernel_.context.cmd_fd = fd_;
-		pd.context = &kernel_.context;
+		pd()->context = &kernel_.context;
 	}
 
 	~FakeDevice()
@@ -86,13 +86,22 @@ public:
 		return wr_id;
 	}
 
-	ibv_pd pd = {};
+	/* The slot of count @count. */
+	const xiw_send_slot &slot(uint32_t qpn, uint32_t count)
+	{
+		return *reinterpret_cast<xiw_send_slot *>(area(qpn) + sizeof(xiw_qp_ctl) +
+							  (count % depth) * XIW_SLOT_MIN);
+	}
+
+	ibv_pd *pd() { return &pd_; }
+
 	int destroy_answer = 0;
 
 private:
 	std::byte *area(uint32_t qpn) { return areas_ + (qpn % max_qps) * area_size; }
 
 	FakeKernel kernel_;
+	ibv_pd pd_ = {};
 	int fd_;
 	std::byte *areas_ = nullptr;
 	uint32_t next_qpn_ = first_qpn;
@@ -102,14 +111,17 @@ FakeDevice *device;
 
 } /* namespace */
 
-int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, struct ibv_create_qp *,
-		      size_t, ib_uverbs_create_qp_resp *resp, size_t resp_size)
+int ibv_cmd_create_qp_ex(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_ex *attr,
+			 struct ibv_create_qp *, size_t, ib_uverbs_create_qp_resp *resp,
+			 size_t resp_size)
 {
+	ibv_qp *const qp = &vqp->qp;
 	const xiw_create_qp_resp granted = device->grant();
 
 	EXPECT_EQ(resp_size, sizeof(*resp) + sizeof(granted));
+	EXPECT_EQ(attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS, 0u) << "what libibverbs refuses";
 	std::memcpy(static_cast<void *>(resp + 1), &granted, sizeof(granted));
-	qp->context = pd->context;
+	qp->context = context;
 	qp->send_cq = attr->send_cq;
 	qp->qp_num = granted.qpn;
 	qp->state = IBV_QPS_RESET;
@@ -189,7 +201,7 @@ struct QueuePairTest : testing::Test {
 		attr.send_cq = to.get();
 		attr.cap.max_send_wr = depth;
 		attr.cap.max_send_sge = 1;
-		ibv_qp *qp = QueuePair::create(&fake.pd, &attr);
+		ibv_qp *qp = QueuePair::create(fake.pd(), &attr);
 		modify(qp, IBV_QPS_RTS);
 		return qp;
 	}
@@ -378,6 +390,149 @@ TEST_F(QueuePairTest, modify__to_other_states_frees_nothing)
 	fake.sq(qp->qp_num).consumed = depth;
 	modify(qp, IBV_QPS_ERR);
 	EXPECT_EQ(post(qp), ENOMEM);
+	EXPECT_EQ(QueuePair::destroy(qp), 0);
+}
+
+struct ExtendedTest : QueuePairTest {
+	ibv_qp_init_attr_ex attributes()
+	{
+		ibv_qp_init_attr_ex attr = {};
+
+		attr.send_cq = cq.get();
+		attr.cap.max_send_wr = depth;
+		attr.cap.max_send_sge = 1;
+		attr.pd = fake.pd();
+		attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+		return attr;
+	}
+
+	void expect_refused(const ibv_qp_init_attr_ex &attr)
+	{
+		ibv_qp_init_attr_ex copy = attr;
+
+		errno = 0;
+		EXPECT_EQ(QueuePair::create_extended(&copy), nullptr);
+		EXPECT_EQ(errno, EOPNOTSUPP);
+	}
+};
+
+TEST_F(ExtendedTest, create_extended__refuses_what_it_has_not)
+{
+	ibv_qp_init_attr_ex attr = attributes();
+
+	attr.send_ops_flags |= IBV_QP_EX_WITH_SEND_WITH_IMM;
+	expect_refused(attr);
+	attr = attributes();
+	attr.comp_mask |= IBV_QP_INIT_ATTR_RX_HASH;
+	expect_refused(attr);
+	attr = attributes();
+	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
+	expect_refused(attr);
+	attr = attributes();
+	attr.comp_mask &= ~IBV_QP_INIT_ATTR_PD;
+	expect_refused(attr);
+}
+
+TEST_F(ExtendedTest, create_extended__no_flags_are_fine)
+{
+	ibv_qp_init_attr_ex attr = attributes();
+
+	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	ibv_qp *qp = QueuePair::create_extended(&attr);
+	ASSERT_NE(qp, nullptr);
+	EXPECT_EQ(QueuePair::destroy(qp), 0);
+}
+
+TEST_F(ExtendedTest, create_extended__without_requests_has_no_table)
+{
+	ibv_qp_init_attr_ex attr = attributes();
+
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	attr.send_ops_flags = IBV_QP_EX_WITH_SEND_WITH_IMM; /* not looked at */
+	ibv_qp *qp = QueuePair::create_extended(&attr);
+	ASSERT_NE(qp, nullptr);
+	EXPECT_EQ(reinterpret_cast<verbs_qp *>(qp)->comp_mask & VERBS_QP_EX, 0u);
+	EXPECT_EQ(QueuePair::destroy(qp), 0);
+}
+
+/* Every function of the table does what it is called. */
+TEST_F(ExtendedTest, every_request)
+{
+	ibv_qp_init_attr_ex attr = attributes();
+	ibv_qp *qp = QueuePair::create_extended(&attr);
+	ASSERT_NE(qp, nullptr);
+	EXPECT_NE(reinterpret_cast<verbs_qp *>(qp)->comp_mask & VERBS_QP_EX, 0u);
+	ibv_qp_ex *qpx = reinterpret_cast<ibv_qp_ex *>(qp);
+	uint32_t posted = 0;
+	auto last = [&]() -> const xiw_send_slot & { return fake.slot(qp->qp_num, posted - 1); };
+	auto post = [&](auto request) {
+		ibv_wr_start(qpx);
+		request();
+		EXPECT_EQ(ibv_wr_complete(qpx), 0);
+		EXPECT_EQ(fake.sq(qp->qp_num).produced, ++posted);
+		complete(qp);
+		EXPECT_EQ(cq.poll(), 1);
+	};
+
+	modify(qp, IBV_QPS_RTS);
+	qpx->wr_id = 7;
+	post([&] { ibv_wr_send(qpx); });
+	EXPECT_EQ(last().opcode, XIW_OP_SEND);
+	EXPECT_EQ(last().wr_id, 7u);
+	post([&] { ibv_wr_send_inv(qpx, 0xabc); });
+	EXPECT_EQ(last().opcode, XIW_OP_SEND_INV);
+	EXPECT_EQ(last().imm_inv, 0xabcu);
+	post([&] { ibv_wr_local_inv(qpx, 0xabd); });
+	EXPECT_EQ(last().opcode, XIW_OP_LOCAL_INV);
+	EXPECT_EQ(last().rkey, 0xabdu);
+	post([&] { ibv_wr_rdma_write(qpx, 9, 0x123456789); });
+	EXPECT_EQ(last().opcode, XIW_OP_WRITE);
+	EXPECT_EQ(last().rkey, 9u);
+	EXPECT_EQ(last().remote_addr, 0x123456789u);
+	post([&] { ibv_wr_rdma_write_imm(qpx, 9, 0x12345678a, 0x04030201); });
+	EXPECT_EQ(last().opcode, XIW_OP_WRITE_IMM);
+	EXPECT_EQ(last().remote_addr, 0x12345678au);
+	EXPECT_EQ(last().imm_inv, 0x04030201u);
+	post([&] {
+		ibv_wr_rdma_read(qpx, 10, 0x12345678b);
+		ibv_wr_set_sge(qpx, 3, 0x7000, 100);
+	});
+	EXPECT_EQ(last().opcode, XIW_OP_READ);
+	EXPECT_EQ(last().rkey, 10u);
+	EXPECT_EQ(last().sge[0].addr, 0x7000u);
+	EXPECT_EQ(last().sge[0].length, 100u);
+	EXPECT_EQ(last().sge[0].lkey, 3u);
+	post([&] {
+		ibv_wr_atomic_cmp_swp(qpx, 11, 0x4008, 17, 18);
+		ibv_wr_set_sge(qpx, 3, 0x7000, 8);
+	});
+	EXPECT_EQ(last().opcode, XIW_OP_CMP_SWP);
+	EXPECT_EQ(last().rkey, 11u);
+	EXPECT_EQ(last().remote_addr, 0x4008u);
+	EXPECT_EQ(last().atomic.compare_add, 17u);
+	EXPECT_EQ(last().atomic.swap, 18u);
+	post([&] {
+		ibv_wr_atomic_fetch_add(qpx, 11, 0x4010, 19);
+		ibv_wr_set_sge(qpx, 3, 0x7000, 8);
+	});
+	EXPECT_EQ(last().opcode, XIW_OP_FETCH_ADD);
+	EXPECT_EQ(last().atomic.compare_add, 19u);
+	EXPECT_EQ(QueuePair::destroy(qp), 0);
+}
+
+TEST_F(ExtendedTest, nothing_is_posted_in_reset)
+{
+	ibv_qp_init_attr_ex attr = attributes();
+	ibv_qp *qp = QueuePair::create_extended(&attr);
+	ASSERT_NE(qp, nullptr);
+	ibv_qp_ex *qpx = reinterpret_cast<ibv_qp_ex *>(qp);
+
+	ibv_wr_start(qpx);
+	ibv_wr_send(qpx);
+	EXPECT_EQ(ibv_wr_complete(qpx), EINVAL);
+	EXPECT_EQ(fake.sq(qp->qp_num).produced, 0u);
 	EXPECT_EQ(QueuePair::destroy(qp), 0);
 }
 
