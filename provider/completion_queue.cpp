@@ -20,22 +20,57 @@ int CompletionQueue::map(const xiw_create_cq_resp &granted) noexcept
 ibv_cq *CompletionQueue::create(ibv_context *context, int cqe, ibv_comp_channel *channel,
 				int comp_vector) noexcept
 {
-	Request<struct ibv_create_cq, ib_uverbs_create_cq> request;
-	Answer<ib_uverbs_create_cq_resp, xiw_create_cq_resp> answer;
+	ibv_cq_init_attr_ex attr = {};
+
+	if (cqe < 0)
+		return fail(EINVAL);
+	attr.cqe = static_cast<std::uint32_t>(cqe);
+	attr.channel = channel;
+	attr.comp_vector = static_cast<std::uint32_t>(comp_vector);
+	return ibv_cq_ex_to_cq(create_extended(context, attr));
+}
+
+/* Fields that no completion of an RC queue pair over IP has are refused. */
+static bool can_show(std::uint64_t wc_flags)
+{
+	constexpr std::uint64_t standard = IBV_WC_STANDARD_FLAGS;
+	constexpr std::uint64_t times =
+		IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+	return !(wc_flags & ~(standard | times));
+}
+
+static bool is_single_threaded(const ibv_cq_init_attr_ex &attr)
+{
+	return (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	       (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+}
+
+ibv_cq_ex *CompletionQueue::create_extended(ibv_context *context,
+					    const ibv_cq_init_attr_ex &attr) noexcept
+{
+	ExtendedRequest<struct ibv_create_cq_ex, ib_uverbs_ex_create_cq> request;
+	Answer<ib_uverbs_ex_create_cq_resp, xiw_create_cq_resp> answer;
+
+	if (!can_show(attr.wc_flags))
+		return fail(EOPNOTSUPP);
 
 	auto object = make_object<CompletionQueue>();
 	if (!object)
 		return nullptr;
 
-	ibv_cq *cq = &object->vcq_.cq;
-	if (int err = ibv_cmd_create_cq(context, cqe, channel, comp_vector, cq, request.get(),
-					sizeof(request), answer.get(), sizeof(answer)))
+	verbs_cq *vcq = &object->vcq_;
+	if (int err = ibv_cmd_create_cq_ex(context, &attr, vcq, request.get(), sizeof(request),
+					   answer.get(), sizeof(answer), 0))
 		return fail(err);
 	if (int err = object->map(answer.driver())) {
-		ibv_cmd_destroy_cq(cq);
+		ibv_cmd_destroy_cq(&vcq->cq);
 		return fail(err);
 	}
-	return &object.release()->vcq_.cq;
+	if (is_single_threaded(attr))
+		object->lock_.skip();
+	object->offer_extended_poll();
+	return &object.release()->vcq_.cq_ex;
 }
 
 int CompletionQueue::destroy(ibv_cq *cq) noexcept

@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "object.hpp"
 
@@ -69,6 +70,13 @@ int Context::query_device(ibv_context *context, const ibv_query_device_ex_input 
 		      "%" PRIu64 ".%" PRIu64 ".%" PRIu64, version >> 32, version >> 16 & 0xffff,
 		      version & 0xffff);
 	return 0;
+}
+
+int Context::query_clock(ibv_values_ex *values) noexcept
+{
+	if (values->comp_mask & ~std::uint32_t{ IBV_VALUES_MASK_RAW_CLOCK })
+		return EINVAL;
+	return clock_gettime(CLOCK_MONOTONIC_RAW, &values->raw_clock) ? errno : 0;
 }
 
 int Context::query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr) noexcept

@@ -15,6 +15,8 @@ struct Context {
 
 	static int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 				ibv_device_attr_ex *attr, size_t attr_size) noexcept;
+	/* The clock of completion timestamps. */
+	static int query_clock(ibv_values_ex *values) noexcept;
 	static int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr) noexcept;
 };
 

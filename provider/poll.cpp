@@ -42,13 +42,6 @@ void fill(ibv_wc &wc, const xiw_cqe &cqe)
 	wc.dlid_path_bits = 0;
 }
 
-static_assert(XIW_WC_RECV_IMM & XIW_WC_RECV);
-
-bool is_receive(const xiw_cqe &cqe)
-{
-	return cqe.opcode & XIW_WC_RECV; /* a bit that all receives have */
-}
-
 } /* namespace */
 
 int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
@@ -63,8 +56,7 @@ int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
 		if (!cqe)
 			break;
 		fill(wc[n++], *cqe);
-		if (!is_receive(*cqe))
-			retired_.advance(cqe->qpn, cqe->sq_count);
+		retire(*cqe);
 		ring_.consume();
 	}
 	if (n)

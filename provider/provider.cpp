@@ -23,6 +23,11 @@ static ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channe
 	return CompletionQueue::create(context, cqe, channel, comp_vector);
 }
 
+static ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept
+{
+	return CompletionQueue::create_extended(context, *attr);
+}
+
 static ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 {
 	return QueuePair::create(pd, attr);
@@ -114,6 +119,11 @@ static int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *i
 	return QueuePair::from(qp).query(attr, mask, init_attr);
 }
 
+static int query_rt_values(ibv_context *, ibv_values_ex *values) noexcept
+{
+	return Context::query_clock(values);
+}
+
 static int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept
 {
 	return SharedReceive::from(srq).query(attr);
@@ -144,6 +154,7 @@ static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t len
 static const verbs_context_ops context_ops = {
 	.alloc_pd = alloc_pd,
 	.create_cq = create_cq,
+	.create_cq_ex = create_cq_ex,
 	.create_qp = create_qp,
 	.create_qp_ex = create_qp_ex,
 	.create_srq = create_srq,
@@ -162,6 +173,7 @@ static const verbs_context_ops context_ops = {
 	.query_device_ex = query_device,
 	.query_port = query_port,
 	.query_qp = query_qp,
+	.query_rt_values = query_rt_values,
 	.query_srq = query_srq,
 	.reg_dmabuf_mr = reg_dmabuf_mr,
 	.reg_mr = reg_mr,

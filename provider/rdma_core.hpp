@@ -55,6 +55,18 @@ private:
 	alignas(8) std::byte octets_[sizeof(ib_uverbs_cmd_hdr) + sizeof(Core)] = {};
 };
 
+/* The same for the verbs whose command has a second header. */
+template <class Command, class Core>
+class ExtendedRequest
+{
+public:
+	Command *get() noexcept { return reinterpret_cast<Command *>(octets_); }
+
+private:
+	alignas(8) std::byte octets_[sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_ex_cmd_hdr) +
+				     sizeof(Core)] = {};
+};
+
 template <class Core, class Driver>
 class Answer
 {
