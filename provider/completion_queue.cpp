@@ -3,6 +3,7 @@
 
 #include "completion_queue.hpp"
 
+#include "domain.hpp"
 #include "object.hpp"
 
 namespace xiw
@@ -42,8 +43,11 @@ static bool can_show(std::uint64_t wc_flags)
 
 static bool is_single_threaded(const ibv_cq_init_attr_ex &attr)
 {
-	return (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	       (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+	if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+		return true;
+	return (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && attr.parent_domain &&
+	       Domain::from(attr.parent_domain).is_single_threaded();
 }
 
 ibv_cq_ex *CompletionQueue::create_extended(ibv_context *context,

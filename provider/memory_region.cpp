@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* memory_region.cpp - protection domains and the memory that is registered in them */
+/* memory_region.cpp - memory that is registered */
 
 #include "memory_region.hpp"
 
@@ -7,28 +7,6 @@
 
 namespace xiw
 {
-
-ibv_pd *ProtectionDomain::create(ibv_context *context) noexcept
-{
-	Request<struct ibv_alloc_pd, ib_uverbs_alloc_pd> request;
-	ib_uverbs_alloc_pd_resp answer;
-
-	auto pd = make_object<ibv_pd>();
-	if (!pd)
-		return nullptr;
-	if (int err = ibv_cmd_alloc_pd(context, pd.get(), request.get(), sizeof(request), &answer,
-				       sizeof(answer)))
-		return fail(err);
-	return pd.release();
-}
-
-int ProtectionDomain::destroy(ibv_pd *pd) noexcept
-{
-	if (int err = ibv_cmd_dealloc_pd(pd))
-		return err;
-	delete pd;
-	return 0;
-}
 
 ibv_mr *MemoryRegion::create(ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			     int access) noexcept

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* memory_region.hpp - protection domains and the memory that is registered in them */
+/* memory_region.hpp - memory that is registered */
 #ifndef XIW_MEMORY_REGION_HPP
 #define XIW_MEMORY_REGION_HPP
 
@@ -8,12 +8,7 @@
 namespace xiw
 {
 
-/* Both are the kernel's alone: no state here beyond what libibverbs keeps. */
-struct ProtectionDomain {
-	static ibv_pd *create(ibv_context *context) noexcept;
-	static int destroy(ibv_pd *pd) noexcept;
-};
-
+/* It is the kernel's alone: no state here beyond what libibverbs keeps. */
 struct MemoryRegion {
 	static ibv_mr *create(ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			      int access) noexcept;

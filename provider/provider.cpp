@@ -3,6 +3,7 @@
 
 #include "completion_queue.hpp"
 #include "context.hpp"
+#include "domain.hpp"
 #include "memory_region.hpp"
 #include "object.hpp"
 #include "queue_pair.hpp"
@@ -12,9 +13,19 @@ using namespace xiw;
 
 extern "C" {
 
+static ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr) noexcept
+{
+	return Domain::create_parent(context, attr);
+}
+
 static ibv_pd *alloc_pd(ibv_context *context) noexcept
 {
-	return ProtectionDomain::create(context);
+	return Domain::create(context);
+}
+
+static ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept
+{
+	return ThreadDomain::create(context, attr);
 }
 
 static ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
@@ -45,7 +56,12 @@ static ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 
 static int dealloc_pd(ibv_pd *pd) noexcept
 {
-	return ProtectionDomain::destroy(pd);
+	return Domain::destroy(pd);
+}
+
+static int dealloc_td(ibv_td *td) noexcept
+{
+	return ThreadDomain::destroy(td);
 }
 
 static int dereg_mr(verbs_mr *vmr) noexcept
@@ -152,13 +168,16 @@ static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t len
 }
 
 static const verbs_context_ops context_ops = {
+	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_pd = alloc_pd,
+	.alloc_td = alloc_td,
 	.create_cq = create_cq,
 	.create_cq_ex = create_cq_ex,
 	.create_qp = create_qp,
 	.create_qp_ex = create_qp_ex,
 	.create_srq = create_srq,
 	.dealloc_pd = dealloc_pd,
+	.dealloc_td = dealloc_td,
 	.dereg_mr = dereg_mr,
 	.destroy_cq = destroy_cq,
 	.destroy_qp = destroy_qp,

@@ -3,6 +3,7 @@
 
 #include "queue_pair.hpp"
 
+#include "domain.hpp"
 #include "object.hpp"
 
 namespace xiw
@@ -25,6 +26,10 @@ int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex
 		 send_cq().latecomers());
 	sq_.retired().open(granted.qpn);
 	sq_.doorbell().connect(&qp, Doorbell::Queue::send);
+	if (Domain::from(attr.pd).is_single_threaded()) {
+		sq_.skip_lock();
+		rq_.skip_lock();
+	}
 	if (!granted.rq_entries)
 		return 0;
 	rq_.open(WorkRing(&ctl->rq, mapping_.at<std::byte>(granted.rq_offset), granted.rq_entries,

@@ -3,6 +3,7 @@
 
 #include "shared_receive.hpp"
 
+#include "domain.hpp"
 #include "object.hpp"
 
 namespace xiw
@@ -40,6 +41,8 @@ ibv_srq *SharedReceive::create(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 		ibv_cmd_destroy_srq(srq);
 		return fail(err);
 	}
+	if (Domain::from(pd).is_single_threaded())
+		object->queue_.skip_lock();
 	return &object.release()->vsrq_.srq;
 }
 

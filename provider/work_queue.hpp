@@ -45,6 +45,9 @@ public:
 		return ring_.consumed().load(std::memory_order_acquire);
 	}
 
+	/* The program promises that one thread at a time uses it. */
+	void skip_lock() noexcept { lock_.skip(); }
+
 	int post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
 
 	/*
@@ -96,6 +99,9 @@ public:
 	bool is_open() const noexcept { return ring_.is_open(); }
 
 	Doorbell &doorbell() noexcept { return doorbell_; }
+
+	/* The program promises that one thread at a time uses it. */
+	void skip_lock() noexcept { lock_.skip(); }
 
 	int post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;
 

@@ -14,11 +14,13 @@
 #include <gtest/gtest.h>
 
 #include "completion_queue.hpp"
+#include "domain.hpp"
 #include "provider_kernel.hpp"
 #include "queue_pair.hpp"
 
 using xiw::CompletionQueue;
 using xiw::CompletionRing;
+using xiw::Domain;
 using xiw::QueuePair;
 using xiw::SharedWord;
 
@@ -93,7 +95,7 @@ public:
 							  (count % depth) * XIW_SLOT_MIN);
 	}
 
-	ibv_pd *pd() { return &pd_; }
+	ibv_pd *pd() { return reinterpret_cast<ibv_pd *>(&domain_); }
 
 	int destroy_answer = 0;
 
@@ -101,7 +103,7 @@ private:
 	std::byte *area(uint32_t qpn) { return areas_ + (qpn % max_qps) * area_size; }
 
 	FakeKernel kernel_;
-	ibv_pd pd_ = {};
+	Domain domain_;
 	int fd_;
 	std::byte *areas_ = nullptr;
 	uint32_t next_qpn_ = first_qpn;

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* domain.hpp - protection domains, thread domains, and parent domains, which join one of each */
+#ifndef XIW_DOMAIN_HPP
+#define XIW_DOMAIN_HPP
+
+#include <atomic>
+
+#include "rdma_core.hpp"
+
+namespace xiw
+{
+
+/* A promise of the program: what belongs to it is used by one thread at a time. */
+class ThreadDomain
+{
+public:
+	static ThreadDomain &from(ibv_td *td) noexcept
+	{
+		return *reinterpret_cast<ThreadDomain *>(td);
+	}
+
+	static ibv_td *create(ibv_context *context, ibv_td_init_attr *attr) noexcept;
+	static int destroy(ibv_td *td) noexcept;
+
+private:
+	friend class Domain;
+
+	ibv_td td_ = {};
+	std::atomic<unsigned int> parents_ = 0;
+};
+
+/* To the kernel a parent domain is the protection domain that it contains. */
+class Domain
+{
+public:
+	static Domain &from(ibv_pd *pd) noexcept { return *reinterpret_cast<Domain *>(pd); }
+
+	static ibv_pd *create(ibv_context *context) noexcept;
+	static ibv_pd *create_parent(ibv_context *context,
+				     ibv_parent_domain_init_attr *attr) noexcept;
+	static int destroy(ibv_pd *pd) noexcept;
+
+	/* Whether what is made in it needs no locks. */
+	bool is_single_threaded() const noexcept { return thread_; }
+
+private:
+	ibv_pd pd_ = {};
+	Domain *contained_ = nullptr;	 /* of a parent domain only */
+	ThreadDomain *thread_ = nullptr; /* of a parent domain, if it has one */
+	std::atomic<unsigned int> parents_ = 0;
+};
+
+static_assert(std::is_standard_layout_v<ThreadDomain>, "starts with its ibv_td");
+static_assert(std::is_standard_layout_v<Domain>, "starts with its ibv_pd");
+
+} /* namespace xiw */
+
+#endif /* XIW_DOMAIN_HPP */

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* provider_domain_test.cpp - protection, thread and parent domains, and who needs whom */
+
+#include <cerrno>
+
+#include <gtest/gtest.h>
+
+#include "domain.hpp"
+
+using xiw::Domain;
+using xiw::ThreadDomain;
+
+static int kernel_domains;
+
+int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, struct ibv_alloc_pd *, size_t,
+		     ib_uverbs_alloc_pd_resp *, size_t)
+{
+	pd->context = context;
+	pd->handle = 42;
+	kernel_domains++;
+	return 0;
+}
+
+int ibv_cmd_dealloc_pd(ibv_pd *)
+{
+	kernel_domains--;
+	return 0;
+}
+
+namespace
+{
+
+struct DomainTest : testing::Test {
+	DomainTest() : pd(Domain::create(&context)), td(ThreadDomain::create(&context, &td_attr)) {}
+
+	~DomainTest() override
+	{
+		EXPECT_EQ(ThreadDomain::destroy(td), 0);
+		EXPECT_EQ(Domain::destroy(pd), 0);
+		EXPECT_EQ(kernel_domains, 0);
+	}
+
+	ibv_pd *create_parent(ibv_td *with)
+	{
+		ibv_parent_domain_init_attr attr = { .pd = pd, .td = with };
+
+		return Domain::create_parent(&context, &attr);
+	}
+
+	ibv_context context = {};
+	ibv_td_init_attr td_attr = {};
+	ibv_pd *pd;
+	ibv_td *td;
+};
+
+TEST_F(DomainTest, parent__is_its_protection_domain_to_the_kernel)
+{
+	ibv_pd *parent = create_parent(nullptr);
+
+	ASSERT_NE(parent, nullptr);
+	EXPECT_EQ(parent->context, &context);
+	EXPECT_EQ(parent->handle, 42u);
+	EXPECT_EQ(kernel_domains, 1);
+	EXPECT_EQ(Domain::destroy(parent), 0);
+	EXPECT_EQ(kernel_domains, 1);
+}
+
+TEST_F(DomainTest, parent__with_a_thread_domain_needs_no_locks)
+{
+	ibv_pd *plain = create_parent(nullptr), *threaded = create_parent(td);
+
+	EXPECT_FALSE(Domain::from(pd).is_single_threaded());
+	EXPECT_FALSE(Domain::from(plain).is_single_threaded());
+	EXPECT_TRUE(Domain::from(threaded).is_single_threaded());
+	EXPECT_EQ(Domain::destroy(plain), 0);
+	EXPECT_EQ(Domain::destroy(threaded), 0);
+}
+
+TEST_F(DomainTest, destroy__not_while_a_parent_needs_it)
+{
+	ibv_pd *first = create_parent(td), *second = create_parent(td);
+
+	EXPECT_EQ(Domain::destroy(pd), EBUSY);
+	EXPECT_EQ(ThreadDomain::destroy(td), EBUSY);
+	EXPECT_EQ(Domain::destroy(first), 0);
+	EXPECT_EQ(Domain::destroy(pd), EBUSY);
+	EXPECT_EQ(ThreadDomain::destroy(td), EBUSY);
+	EXPECT_EQ(Domain::destroy(second), 0);
+}
+
+TEST_F(DomainTest, create_parent__refuses)
+{
+	ibv_parent_domain_init_attr attr = {};
+
+	EXPECT_EQ(Domain::create_parent(&context, &attr), nullptr) << "without a domain";
+	EXPECT_EQ(errno, EINVAL);
+	attr.pd = pd;
+	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+	EXPECT_EQ(Domain::create_parent(&context, &attr), nullptr) << "with allocators";
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	attr.comp_mask = 1 << 20;
+	EXPECT_EQ(Domain::create_parent(&context, &attr), nullptr) << "with what nobody knows";
+	EXPECT_EQ(errno, EINVAL);
+	td_attr.comp_mask = 1;
+	EXPECT_EQ(ThreadDomain::create(&context, &td_attr), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+}
+
+} /* namespace */
