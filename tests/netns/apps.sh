@@ -4,7 +4,7 @@
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
-need fi_pingpong fio
+need fi_pingpong fio qperf
 
 # "-c" compares the data.
 fi_pingpong_verifies() {
@@ -21,6 +21,15 @@ fio_job() {
 	local file=$1
 	shift
 	printf '%s\n' "[job]" ioengine=rdma port=17400 bs=64k size=8m "$@" >"$file"
+}
+
+# The rdma_cm connects (-cm1). A server serves until it is told to quit.
+qperf_measures() {
+	use_path veth-1500 4
+	serve "$server_ns" 17500 qperf -lp 17500
+	n1 qperf -lp 17500 "$addr" -cm1 -t 1 "$@"
+	n1 qperf -lp 17500 "$addr" quit
+	served
 }
 
 # Of the two ends of fio's rdma engine the one with rw=write calls, whatever its verb. With the
@@ -46,7 +55,9 @@ fio_finds_damage() {
 	expect_fail "" served
 }
 
-plan 8
+qperf_tests=(rc_lat rc_bw rc_rdma_write_bw rc_rdma_read_bw rc_compare_swap_mr rc_fetch_add_mr)
+
+plan $((8 + ${#qperf_tests[@]}))
 setup make_path veth-1500
 stage "fi_pingpong, msg, 4 KiB, IPv4"	fi_pingpong_verifies veth-1500 4 4096
 stage "fi_pingpong, msg, 1 MiB, IPv6"		fi_pingpong_verifies veth-1500 6 1048576
@@ -55,6 +66,9 @@ stage "fio writes, with verify"			fio_transfers write
 stage "fio reads, with verify"			fio_transfers read
 stage "fio sends, verified by the receiver"	fio_transfers send
 stage "fio would find damage"			fio_finds_damage
+for test in "${qperf_tests[@]}"; do
+	stage "qperf $test"			qperf_measures "$test"
+done
 setup remove_path veth-1500
 setup make_path dummy
 stage "fi_pingpong, msg, on one host"		fi_pingpong_verifies dummy 4 65536

@@ -41,7 +41,9 @@ claim() {
 # Each line is a path, a family, a program and its options. -a goes from 2 to 8388608 octets.
 claims=$(cat <<-'END'
 	veth-1500	4	ib_write_bw	-n 5 -a
+	veth-1500	4	ib_write_bw	-n 500 --use_old_post_send
 	veth-1500	4	ib_send_bw	-n 5 -a
+	veth-1500	4	ib_send_bw	-n 500 -q 4 --use_old_post_send
 	veth-1500	4	ib_read_bw	-n 200
 	veth-1500	4	ib_read_lat	-n 200
 	veth-1500	4	ib_send_bw	-n 500 --use-srq -r 64
@@ -52,7 +54,9 @@ claims=$(cat <<-'END'
 	veth-1500	6	ib_write_lat	-n 1000
 	veth-1500	6	ib_send_lat	-n 1000 --use-srq -r 64
 	veth-9000	4	ib_write_bw	-n 500 -b
+	veth-9000	4	ib_write_bw	-n 500 --write_with_imm
 	veth-9000	4	ib_read_lat	-n 5 -a
+	veth-9000	4	ib_read_bw	-n 200 --use_old_post_send
 	veth-9000	4	ib_read_bw	-n 200 -b
 	veth-9000	4	ib_send_bw	-n 200 -b
 	veth-9000	4	ib_read_bw	-n 5 -a
@@ -65,11 +69,15 @@ claims=$(cat <<-'END'
 	dummy		4	ib_write_bw	-n 500
 	dummy		4	ib_atomic_bw	-n 200 -A CMP_AND_SWAP -b -q 4
 	dummy		4	ib_read_bw	-n 500 -q 8
+	dummy		4	ib_write_bw	-n 500 -q 4 --no_lock
+	dummy		4	ib_send_lat	-n 200 --no_lock
+	dummy		4	ib_atomic_lat	-n 200 --use_old_post_send
 	dummy		4	ib_write_lat	-n 5 -a
 	dummy		6	ib_write_bw	-n 500 -b -q 8
 	dummy		6	ib_read_lat	-n 500
 	dummy		6	ib_send_bw	-n 500 -b -e
 	lo		4	ib_write_bw	-n 500
+	lo		4	ib_write_bw	-n 200 -s 8 -b -q 4 --write_with_imm
 	lo		4	ib_read_bw	-n 500
 	lo		4	ib_send_bw	-n 500
 	lo		4	ib_send_lat	-n 5 -a

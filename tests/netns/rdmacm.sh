@@ -4,7 +4,7 @@
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
-need rping ucmatose rdma_server rdma_client rdma_xserver rdma_xclient rstream riostream rcopy
+need rping ucmatose cmtime rdma_server rdma_client rdma_xserver rdma_xclient rstream riostream rcopy
 
 port=7200	# each stage takes its own
 
@@ -26,6 +26,23 @@ ucmatose_ten_connections() {
 	n1 ucmatose -s "$addr" -p "$port" -c 10
 	served
 }
+
+# All of a step's at once: resolved, connected, disconnected. cmtime's two ends also talk over a plain
+# TCP connection to the same name and port, by IPv4. An iWARP listener has a port of TCP for itself, so
+# the name has another address for it. Then cmtime wants as many connections without queue pairs,
+# which is where it ends: iWARP has none.
+cmtime_200_connections() {
+	# shellcheck disable=SC2016 # the inner shell's words
+	local with_hosts=(bash -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$scratch/hosts")
+	printf '%s cmtime\n' fd77::2 10.77.0.2 >"$scratch/hosts"
+	serve "$server_ns" "$port" "${with_hosts[@]}" cmtime -b cmtime -p "$port" -c 200
+	wait_until 20 listens_to_ipv4
+	expect_fail "rdma_connect: Invalid argument" \
+		n1 "${with_hosts[@]}" cmtime -s cmtime -p "$port" -c 200 | tee "$scratch/cmtime"
+	grep -q "Connect (200) test - no QPs" "$scratch/cmtime"
+}
+
+listens_to_ipv4() { [[ $(ip netns exec "$server_ns" ss -4ltnH "sport = :$port") ]]; }
 
 rdma_client_server() {
 	serve "$server_ns" "$port" rdma_server -s "$addr" -p "$port"
@@ -85,11 +102,12 @@ all=(rping_verifies ucmatose_ten_connections rdma_client_server rstream_verifies
 ipv4_only=(rdma_xclient_xserver rcopy_compares) # their servers listen to nothing else
 few=(rping_verifies ucmatose_ten_connections)
 
-plan $((4 * ${#all[@]} + 2 * ${#ipv4_only[@]} + 4 * ${#few[@]}))
+plan $((1 + 4 * ${#all[@]} + 2 * ${#ipv4_only[@]} + 4 * ${#few[@]}))
 for path in veth-1500 lo; do
 	setup make_path "$path"
 	claims "$path" 4 "${all[@]}" "${ipv4_only[@]}"
 	claims "$path" 6 "${all[@]}"
+	[[ $path != veth-1500 ]] || claims "$path" 6 cmtime_200_connections
 	setup remove_path "$path"
 done
 for path in veth-9000 dummy; do
