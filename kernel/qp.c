@@ -452,7 +452,7 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	INIT_LIST_HEAD(&qp->srq_entry);
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
-	qp->attr_state = IB_QPS_RESET;
+	qp->attr_state = IB_QPS_INIT;	/* what the verbs call iWARP's Idle */
 
 	ret = xa_alloc_cyclic(&dev->qps, &qp->qpn, NULL, XA_LIMIT(2, 0xffffff), &dev->next_qpn,
 			      GFP_KERNEL);
