@@ -142,6 +142,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_MASK;
+	attr->vendor_id = XIW_VENDOR_ID;
 	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->max_qp = XIW_MAX_QP;

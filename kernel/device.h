@@ -10,6 +10,7 @@
 
 #include "stats.h"
 
+#define XIW_VENDOR_ID		0x027869	/* of local administration: it is nobody's OUI */
 #define XIW_MAX_QP		(64 * 1024)
 #define XIW_MAX_CQ		(64 * 1024)
 #define XIW_MAX_SRQ		(64 * 1024)
