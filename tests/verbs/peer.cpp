@@ -124,7 +124,7 @@ private:
 		std::memcpy(data.data(), &memory, sizeof(memory));
 
 		rdma_conn_param parameters = connection_parameters(data);
-		End &end = ends_.emplace_back(std::move(id), qp, pd_.get());
+		End &end = ends_.emplace_back(std::move(id), qp);
 
 		if (rdma_accept(end.id(), &parameters)) {
 			tell(std::format("rdma_accept: {}", std::strerror(errno)));

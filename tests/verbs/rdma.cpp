@@ -111,10 +111,12 @@ bool Buffer::is_zero() const
 	return std::all_of(memory_.get(), memory_.get() + size_, [](auto octet) { return !octet; });
 }
 
-End::End(Id id, const QpOptions &options, ibv_pd *shared_pd) : pd_(shared_pd)
+End::End(Id id, const QpOptions &options) : pd_(options.pd)
 {
-	ibv_qp_init_attr attr = {};
+	ibv_qp_init_attr_ex attr = {};
 
+	if (!pd_ && options.srq)
+		pd_ = options.srq->pd;
 	if (!pd_) {
 		own_pd_.reset(ibv_alloc_pd(id->verbs));
 		pd_ = own_pd_.get();
@@ -129,8 +131,14 @@ End::End(Id id, const QpOptions &options, ibv_pd *shared_pd) : pd_(shared_pd)
 	attr.cap = { options.send_wr, options.srq ? 0 : options.recv_wr, options.send_sge,
 		     options.srq ? 0 : options.recv_sge, options.inline_data };
 	attr.qp_type = IBV_QPT_RC;
-	if (rdma_create_qp(id.get(), pd_, &attr))
-		fail("rdma_create_qp", errno);
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	attr.pd = pd_;
+	if (options.send_ops) {
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = options.send_ops;
+	}
+	if (rdma_create_qp_ex(id.get(), &attr))
+		fail("rdma_create_qp_ex", errno);
 	cap_ = attr.cap;
 	id_ = std::move(id);
 }
@@ -364,7 +372,7 @@ Pair::Pair(const std::string &address, const QpOptions &a, const QpOptions &b)
 	a_.emplace(resolve(a_channel_.get(), listener_.address()), a);
 	if (rdma_connect(a_->id(), &parameters))
 		fail("rdma_connect", errno);
-	b_.emplace(listener_.next_request(), b, b.srq ? b.srq->pd : nullptr);
+	b_.emplace(listener_.next_request(), b);
 	if (rdma_accept(b_->id(), &parameters))
 		fail("rdma_accept", errno);
 	expect_event(a_channel(), RDMA_CM_EVENT_ESTABLISHED);

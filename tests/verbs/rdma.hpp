@@ -117,15 +117,17 @@ struct QpOptions {
 	std::uint32_t inline_data = 64;
 	int cq_entries = 256;
 	ibv_srq *srq = nullptr;
-	ibv_cq *cq = nullptr; /* shared with other QPs, else each QP has its own two */
-	bool notify = false;  /* own CQs have a channel */
+	ibv_cq *cq = nullptr;	    /* shared with other QPs, else each QP has its own two */
+	ibv_pd *pd = nullptr;	    /* shared, else that of the SRQ or an own one */
+	bool notify = false;	    /* own CQs have a channel */
+	std::uint64_t send_ops = 0; /* what can be posted by ibv_wr_*, IBV_QP_EX_WITH_* */
 };
 
 /* One end: an id with its PD, CQs and QP. */
 class End
 {
 public:
-	End(Id id, const QpOptions &options, ibv_pd *shared_pd = nullptr);
+	End(Id id, const QpOptions &options);
 
 	rdma_cm_id *id() const { return id_.get(); }
 	ibv_qp *qp() const { return id_->qp; }
