@@ -108,6 +108,12 @@ static int device_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udat
 	return ib_respond_udata(udata, resp);
 }
 
+/* For a process that was given the device file by the one that opened it: the core tells all. */
+static int device_query_ucontext(struct ib_ucontext *uctx, struct uverbs_attr_bundle *attrs)
+{
+	return 0;
+}
+
 static void device_dealloc_ucontext(struct ib_ucontext *uctx)
 {
 }
@@ -321,6 +327,7 @@ static const struct ib_device_ops device_ops = {
 	.get_hw_stats = xiw_stats_get,
 
 	.alloc_ucontext = device_alloc_ucontext,
+	.query_ucontext = device_query_ucontext,
 	.dealloc_ucontext = device_dealloc_ucontext,
 	.disassociate_ucontext = device_disassociate_ucontext,
 	.mmap = device_mmap,

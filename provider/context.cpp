@@ -34,20 +34,38 @@ static int get_context(verbs_context *vctx)
 	return 0;
 }
 
-/* Owns @cmd_fd from here on, also if it fails. */
-verbs_context *Context::open(ibv_device *device, int cmd_fd, const verbs_context_ops &ops) noexcept
+/* Returns 0 or a positive errno. */
+static int query_context(verbs_context *vctx)
+{
+	return ibv_cmd_query_context(&vctx->context, nullptr);
+}
+
+/* Owns @cmd_fd from here on, also if it fails. @introduce tells the kernel, or asks it. */
+static verbs_context *make_context(ibv_device *device, int cmd_fd, const verbs_context_ops &ops,
+				   int (*introduce)(verbs_context *))
 {
 	auto *vctx = static_cast<verbs_context *>(_verbs_init_and_alloc_context(
 		device, cmd_fd, sizeof(verbs_context), nullptr, XIW_DRIVER_ID));
 
 	if (!vctx)
 		return nullptr;
-	if (int err = get_context(vctx)) {
-		close(vctx);
+	if (int err = introduce(vctx)) {
+		Context::close(vctx);
 		return fail(err);
 	}
 	verbs_set_ops(vctx, &ops);
 	return vctx;
+}
+
+verbs_context *Context::open(ibv_device *device, int cmd_fd, const verbs_context_ops &ops) noexcept
+{
+	return make_context(device, cmd_fd, ops, get_context);
+}
+
+verbs_context *Context::import(ibv_device *device, int cmd_fd,
+			       const verbs_context_ops &ops) noexcept
+{
+	return make_context(device, cmd_fd, ops, query_context);
 }
 
 void Context::close(verbs_context *vctx) noexcept

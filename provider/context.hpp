@@ -11,6 +11,9 @@ namespace xiw
 struct Context {
 	static verbs_context *open(ibv_device *device, int cmd_fd,
 				   const verbs_context_ops &ops) noexcept;
+	/* One more for a device file that is open already, perhaps in another process. */
+	static verbs_context *import(ibv_device *device, int cmd_fd,
+				     const verbs_context_ops &ops) noexcept;
 	static void close(verbs_context *vctx) noexcept;
 
 	static int query_device(ibv_context *context, const ibv_query_device_ex_input *input,

@@ -42,6 +42,22 @@ ibv_pd *Domain::create(ibv_context *context) noexcept
 	return &domain.release()->pd_;
 }
 
+/* No errors: the kernel sees the handle when it is first used. */
+ibv_pd *Domain::import(ibv_context *context, std::uint32_t handle) noexcept
+{
+	auto domain = make_object<Domain>();
+	if (!domain)
+		return nullptr;
+	domain->pd_.context = context;
+	domain->pd_.handle = handle;
+	return &domain.release()->pd_;
+}
+
+void Domain::unimport(ibv_pd *pd) noexcept
+{
+	delete &from(pd);
+}
+
 /*
  * The program's own allocators cannot be used: the memory of queues comes from
  * the kernel. What they would be told (pd_context) does not matter then.

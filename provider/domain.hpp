@@ -40,6 +40,10 @@ public:
 				     ibv_parent_domain_init_attr *attr) noexcept;
 	static int destroy(ibv_pd *pd) noexcept;
 
+	/* One that another context of the same device file made, and will destroy. */
+	static ibv_pd *import(ibv_context *context, std::uint32_t handle) noexcept;
+	static void unimport(ibv_pd *pd) noexcept;
+
 	/* Whether what is made in it needs no locks. */
 	bool is_single_threaded() const noexcept { return thread_; }
 

@@ -35,6 +35,21 @@ ibv_mr *MemoryRegion::create_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, 
 	return &vmr.release()->ibv_mr;
 }
 
+ibv_mr *MemoryRegion::import(ibv_pd *pd, std::uint32_t handle) noexcept
+{
+	auto vmr = make_object<verbs_mr>();
+	if (!vmr)
+		return nullptr;
+	if (int err = ibv_cmd_query_mr(pd, vmr.get(), handle))
+		return fail(err);
+	return &vmr.release()->ibv_mr;
+}
+
+void MemoryRegion::unimport(ibv_mr *mr) noexcept
+{
+	delete verbs_get_mr(mr);
+}
+
 int MemoryRegion::modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
 			 int access) noexcept
 {

@@ -17,6 +17,10 @@ struct MemoryRegion {
 	static int modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
 			  int access) noexcept;
 	static int destroy(verbs_mr *vmr) noexcept;
+
+	/* One that another context of the same device file registered, and will deregister. */
+	static ibv_mr *import(ibv_pd *pd, std::uint32_t handle) noexcept;
+	static void unimport(ibv_mr *mr) noexcept;
 };
 
 } /* namespace xiw */

@@ -89,6 +89,16 @@ static void free_context(ibv_context *context) noexcept
 	Context::close(verbs_get_ctx(context));
 }
 
+static ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept
+{
+	return MemoryRegion::import(pd, handle);
+}
+
+static ibv_pd *import_pd(ibv_context *context, uint32_t handle) noexcept
+{
+	return Domain::import(context, handle);
+}
+
 static int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) noexcept
 {
 	return QueuePair::from(qp).modify(attr, mask);
@@ -167,6 +177,16 @@ static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t len
 	return MemoryRegion::modify(vmr, flags, pd, addr, length, access);
 }
 
+static void unimport_mr(ibv_mr *mr) noexcept
+{
+	MemoryRegion::unimport(mr);
+}
+
+static void unimport_pd(ibv_pd *pd) noexcept
+{
+	Domain::unimport(pd);
+}
+
 static const verbs_context_ops context_ops = {
 	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_pd = alloc_pd,
@@ -183,6 +203,8 @@ static const verbs_context_ops context_ops = {
 	.destroy_qp = destroy_qp,
 	.destroy_srq = destroy_srq,
 	.free_context = free_context,
+	.import_mr = import_mr,
+	.import_pd = import_pd,
 	.modify_qp = modify_qp,
 	.modify_srq = modify_srq,
 	.poll_cq = poll_cq,
@@ -198,11 +220,18 @@ static const verbs_context_ops context_ops = {
 	.reg_mr = reg_mr,
 	.req_notify_cq = req_notify_cq,
 	.rereg_mr = rereg_mr,
+	.unimport_mr = unimport_mr,
+	.unimport_pd = unimport_pd,
 };
 
 static verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *) noexcept
 {
 	return Context::open(device, cmd_fd, context_ops);
+}
+
+static verbs_context *import_context(ibv_device *device, int cmd_fd) noexcept
+{
+	return Context::import(device, cmd_fd, context_ops);
 }
 
 static verbs_device *alloc_device(verbs_sysfs_dev *) noexcept
@@ -229,6 +258,7 @@ static const verbs_device_ops device_ops = {
 	.match_max_abi_version = XIW_ABI_VERSION,
 	.match_table = match_table,
 	.alloc_context = alloc_context,
+	.import_context = import_context,
 	.alloc_device = alloc_device,
 	.uninit_device = uninit_device,
 };

@@ -88,6 +88,17 @@ TEST_F(DomainTest, destroy__not_while_a_parent_needs_it)
 	EXPECT_EQ(Domain::destroy(second), 0);
 }
 
+TEST_F(DomainTest, import__leaves_it_to_who_made_it)
+{
+	ibv_pd *imported = Domain::import(&context, 42);
+
+	ASSERT_NE(imported, nullptr);
+	EXPECT_EQ(imported->context, &context);
+	EXPECT_EQ(imported->handle, 42u);
+	Domain::unimport(imported);
+	EXPECT_EQ(kernel_domains, 1);
+}
+
 TEST_F(DomainTest, create_parent__refuses)
 {
 	ibv_parent_domain_init_attr attr = {};

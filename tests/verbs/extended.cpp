@@ -4,6 +4,7 @@
 #include "rdma.hpp"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +18,9 @@ using namespace rdma;
 namespace
 {
 
+using Context = Owner<ibv_context, ibv_close_device>;
+using ImportedMr = Owner<ibv_mr, ibv_unimport_mr>;
+using ImportedPd = Owner<ibv_pd, ibv_unimport_pd>;
 using Td = Owner<ibv_td, ibv_dealloc_td>;
 
 constexpr std::uint64_t all_requests =
@@ -391,6 +395,39 @@ void thread_domain(const std::string &address)
 	require(setting.to.holds(5, 0, 4096), "the domains are one to the device");
 }
 
+/* What another context of the same device file, as another process may have, sees of this one's. */
+void imported(const std::string &address)
+{
+	Pair probe(address);
+	ibv_context *context = probe.a().id()->verbs;
+	Pd pd(ibv_alloc_pd(context));
+	Context other(ibv_import_device(dup(context->cmd_fd)));
+
+	require(pd && other, "the device file is shared");
+
+	ImportedPd other_pd(ibv_import_pd(other.get(), pd->handle));
+	Setting setting(address, Setting::all_wanted(), pd.get());
+
+	require(other_pd != nullptr, "the domain is shared");
+
+	ImportedMr other_mr(ibv_import_mr(other_pd.get(), setting.from.mr()->handle));
+
+	require(other_mr && other_mr->lkey == setting.lkey() && other_mr->length == 8192,
+		"the region is shared");
+	require(!ibv_import_mr(other_pd.get(), ~0u), "there is no region of that number");
+
+	Buffer by_other(other_pd.get(), 4096);
+
+	by_other.fill(5);
+	setting.post(1, [&] {
+		ibv_wr_rdma_write(setting.qp, setting.rkey(), setting.to.address());
+		ibv_wr_set_sge(setting.qp, by_other.mr()->lkey, by_other.address(), 4096);
+	});
+	setting.expect(1, IBV_WC_RDMA_WRITE);
+	setting.pair.expect_alive();
+	require(setting.to.holds(5, 0, 4096), "a region of either is in the domain of both");
+}
+
 const cases::Case all[] = {
 	{ "every request by ibv_wr_*", every_request },
 	{ "sends and immediate data by ibv_wr_*", messages },
@@ -400,6 +437,7 @@ const cases::Case all[] = {
 	{ "completions by ibv_start_poll in batches", batches },
 	{ "fields that iWARP has not are refused", unknown_fields },
 	{ "a thread domain works", thread_domain },
+	{ "a domain is shared with another context", imported },
 };
 
 } /* namespace */
