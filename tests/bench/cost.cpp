@@ -70,15 +70,16 @@ public:
 
 	void open()
 	{
-		const QpOptions options = { .send_wr = 16, .recv_wr = 16, .cq = cq_.get() };
+		const QpOptions options = {
+			.send_wr = 16, .recv_wr = 16, .cq = cq_.get(), .pd = pd_.get()
+		};
 		rdma_conn_param parameters = connection_parameters();
-		End &a = ends_.emplace_back(resolve(channel_.get(), listener_.address()), options,
-					    pd_.get());
+		End &a = ends_.emplace_back(resolve(channel_.get(), listener_.address()), options);
 
 		if (rdma_connect(a.id(), &parameters))
 			fail("rdma_connect", errno);
 
-		End &b = ends_.emplace_back(listener_.next_request(), options, pd_.get());
+		End &b = ends_.emplace_back(listener_.next_request(), options);
 
 		if (rdma_accept(b.id(), &parameters))
 			fail("rdma_accept", errno);
