@@ -94,22 +94,16 @@ private:
 	std::jthread thread_; /* the last: it uses the rest */
 };
 
+/* One thread asks all in turn: with more of them the scheduler's shares would be measured, too. */
 void shares_are_equal(const std::string &address)
 {
-	constexpr unsigned int threads = 4, writers = 64;
 	std::deque<Writer> all;
-	std::deque<Background> running;
 
-	for (unsigned int i = 0; i < writers; i++)
+	for (unsigned int i = 0; i < 64; i++)
 		all.emplace_back(address, 4096);
-	for (unsigned int first = 0; first < threads; first++)
-		running.emplace_back([&all, first] {
-			for (unsigned int i = first; i < writers; i += threads)
-				all[i].step();
-		});
-	std::this_thread::sleep_for(3s);
-	for (Background &one : running)
-		one.stop();
+	for (auto end = Clock::now() + 3s; Clock::now() < end;)
+		for (Writer &writer : all)
+			writer.step();
 
 	auto [least, most] = std::ranges::minmax(all | std::views::transform(&Writer::done));
 	std::printf("Writes of a queue pair: %u to %u\n", least, most);
