@@ -93,6 +93,7 @@ protect() {
 }
 
 inside_of_ipsec() {
+	ip -n "$ns1" xfrm state list || skip "the kernel has no IPsec (CONFIG_XFRM_USER)"
 	protect 10.77.0.1 10.77.0.2 0x101
 	protect 10.77.0.2 10.77.0.1 0x102
 	transfer 10.77.0.2
