@@ -34,13 +34,8 @@ struct Setting {
 	/* A request for the word at this octet of b's buffer; its result goes to a's word. */
 	ibv_send_wr request(ibv_wr_opcode opcode, ibv_sge &sge, std::uint64_t octet = 0)
 	{
-		ibv_send_wr wr = {};
+		ibv_send_wr wr = signaled(opcode, sge, 1);
 
-		wr.wr_id = 1;
-		wr.sg_list = &sge;
-		wr.num_sge = 1;
-		wr.opcode = opcode;
-		wr.send_flags = IBV_SEND_SIGNALED;
 		wr.wr.atomic.remote_addr = words.address() + octet;
 		wr.wr.atomic.rkey = words.mr()->rkey;
 		return wr;

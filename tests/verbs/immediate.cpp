@@ -27,13 +27,8 @@ struct Setting {
 
 	ibv_send_wr request(ibv_sge &sge, std::uint32_t immediate)
 	{
-		ibv_send_wr wr = {};
+		ibv_send_wr wr = signaled(IBV_WR_RDMA_WRITE_WITH_IMM, sge, immediate);
 
-		wr.wr_id = immediate;
-		wr.sg_list = &sge;
-		wr.num_sge = 1;
-		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr.send_flags = IBV_SEND_SIGNALED;
 		wr.imm_data = htonl(immediate);
 		wr.wr.rdma = { to.address(), to.mr()->rkey };
 		return wr;

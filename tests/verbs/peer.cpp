@@ -194,13 +194,8 @@ private:
 			return;
 		}
 		ibv_sge sge = messages_->sge(std::size_t{ slot } * message_size, wc.byte_len);
-		ibv_send_wr wr = {};
+		ibv_send_wr wr = signaled(IBV_WR_SEND, sge, slot | is_send);
 
-		wr.wr_id = slot | is_send;
-		wr.sg_list = &sge;
-		wr.num_sge = 1;
-		wr.opcode = IBV_WR_SEND;
-		wr.send_flags = IBV_SEND_SIGNALED;
 		end->post(wr); /* fails when the device is gone; yet it may complete */
 	}
 
@@ -285,13 +280,8 @@ public:
 	void expect_atomic_refused()
 	{
 		ibv_sge sge = in_.sge(0, 8);
-		ibv_send_wr wr = {};
+		ibv_send_wr wr = signaled(IBV_WR_ATOMIC_FETCH_AND_ADD, sge, 102);
 
-		wr.wr_id = 102;
-		wr.sg_list = &sge;
-		wr.num_sge = 1;
-		wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
-		wr.send_flags = IBV_SEND_SIGNALED;
 		wr.wr.atomic = { memory_.address, 1, 0, memory_.rkey };
 		require(!end_.post(wr), "the request is taken");
 		expect_completion(end_.send_cq(), IBV_WC_REM_OP_ERR, 102);

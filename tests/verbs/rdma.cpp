@@ -181,16 +181,23 @@ int End::post(ibv_recv_wr &wr, ibv_recv_wr **bad)
 	return ibv_post_recv(qp(), &wr, bad ? bad : &ignored);
 }
 
-void End::post_rdma(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t remote, std::uint32_t rkey,
-		    std::uint64_t wr_id)
+ibv_send_wr signaled(ibv_wr_opcode opcode, ibv_sge &sge, std::uint64_t wr_id)
 {
 	ibv_send_wr wr = {};
 
 	wr.wr_id = wr_id;
-	wr.sg_list = &local;
+	wr.sg_list = &sge;
 	wr.num_sge = 1;
 	wr.opcode = opcode;
 	wr.send_flags = IBV_SEND_SIGNALED;
+	return wr;
+}
+
+void End::post_rdma(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t remote, std::uint32_t rkey,
+		    std::uint64_t wr_id)
+{
+	ibv_send_wr wr = signaled(opcode, local, wr_id);
+
 	wr.wr.rdma = { remote, rkey };
 	if (int err = post(wr))
 		fail("ibv_post_send", err);
@@ -208,12 +215,8 @@ void End::read(ibv_sge into, std::uint64_t from, std::uint32_t rkey, std::uint64
 
 void End::send(ibv_sge from, std::uint64_t wr_id, unsigned int flags)
 {
-	ibv_send_wr wr = {};
+	ibv_send_wr wr = signaled(IBV_WR_SEND, from, wr_id);
 
-	wr.wr_id = wr_id;
-	wr.sg_list = &from;
-	wr.num_sge = 1;
-	wr.opcode = IBV_WR_SEND;
 	wr.send_flags = flags;
 	if (int err = post(wr))
 		fail("ibv_post_send", err);

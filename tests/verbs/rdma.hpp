@@ -123,6 +123,9 @@ struct QpOptions {
 	std::uint64_t send_ops = 0; /* what can be posted by ibv_wr_*, IBV_QP_EX_WITH_* */
 };
 
+/* A request with one SGE, which the caller keeps, and with a completion. */
+ibv_send_wr signaled(ibv_wr_opcode opcode, ibv_sge &sge, std::uint64_t wr_id = 0);
+
 /* One end: an id with its PD, CQs and QP. */
 class End
 {

@@ -156,13 +156,8 @@ void post_atomic(Stream &stream, std::uint64_t remote, std::size_t result, std::
 		 ibv_wr_opcode opcode = IBV_WR_ATOMIC_FETCH_AND_ADD)
 {
 	ibv_sge sge = stream.memory().sge(8 * result, 8);
-	ibv_send_wr wr = {};
+	ibv_send_wr wr = signaled(opcode, sge, wr_id);
 
-	wr.wr_id = wr_id;
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	wr.opcode = opcode;
-	wr.send_flags = IBV_SEND_SIGNALED;
 	wr.wr.atomic = { remote, 0x0102030405060708, 0x1112131415161718, 0x1234 };
 	if (int err = stream.end().post(wr))
 		fail("ibv_post_send", err);

@@ -188,12 +188,8 @@ void post_atomic(Stream &stream, ibv_wr_opcode opcode, std::uint64_t compare_add
 		 std::uint64_t swap)
 {
 	ibv_sge sge = stream.memory().sge(0, 8);
-	ibv_send_wr wr = {};
+	ibv_send_wr wr = signaled(opcode, sge);
 
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	wr.opcode = opcode;
-	wr.send_flags = IBV_SEND_SIGNALED;
 	wr.wr.atomic = { 0x00007f0012345678, compare_add, swap, 0x11223344 };
 	require(!stream.end().post(wr), "the request is taken");
 }
