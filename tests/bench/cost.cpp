@@ -8,7 +8,6 @@
  */
 #include "../verbs/raw_peer.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
