@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* provider_extended_poll_test.cpp - from entries of a ring in plain memory to ibv_start_poll() */
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -11,41 +10,20 @@
 
 #include <gtest/gtest.h>
 
-#include "completion_queue.hpp"
+#include "provider_completions.hpp"
 #include "provider_kernel.hpp"
 
-using xiw::CompletionQueue;
-using xiw::CompletionRing;
 using xiw::Latecomer;
 using xiw::RetiredCount;
 
 namespace
 {
 
-constexpr uint32_t entries = 8;
-
-struct ExtendedPoll : testing::Test {
-	ExtendedPoll()
-	{
-		cq.open(CompletionRing(&ctl, slots.data(), entries));
-		cq.offer_extended_poll();
-	}
-
-	void complete(xiw_cqe cqe)
-	{
-		cqe.gen = xiw_cqe_gen(produced, entries);
-		slots[produced & (entries - 1)] = cqe;
-		produced++;
-	}
-
-	void complete(uint64_t wr_id) { complete(xiw_cqe{ .wr_id = wr_id }); }
+struct ExtendedPoll : Completions {
+	ExtendedPoll() { cq.offer_extended_poll(); }
 
 	int start() { return ibv_start_poll(of, &attr); }
 
-	alignas(64) xiw_cq_ctl ctl = {};
-	alignas(64) std::array<xiw_cqe, entries> slots = {};
-	uint32_t produced = 0;
-	CompletionQueue cq;
 	ibv_cq_ex *of = reinterpret_cast<ibv_cq_ex *>(&cq);
 	ibv_poll_cq_attr attr = {};
 };

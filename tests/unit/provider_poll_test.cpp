@@ -5,36 +5,16 @@
 
 #include <gtest/gtest.h>
 
-#include "completion_queue.hpp"
+#include "provider_completions.hpp"
 #include "provider_kernel.hpp"
-
-using xiw::CompletionQueue;
-using xiw::CompletionRing;
 
 namespace
 {
 
-constexpr uint32_t entries = 8;
-
-struct Poll : testing::Test {
-	Poll() { cq.open(CompletionRing(&ctl, slots.data(), entries)); }
-
-	void complete(xiw_cqe cqe)
-	{
-		cqe.gen = xiw_cqe_gen(produced, entries);
-		slots[produced & (entries - 1)] = cqe;
-		produced++;
-	}
-
-	void complete(uint64_t wr_id) { complete(xiw_cqe{ .wr_id = wr_id }); }
-
+struct Poll : Completions {
 	int poll(int max) { return cq.poll(max, wc.data()); }
 
-	alignas(64) xiw_cq_ctl ctl = {};
-	alignas(64) std::array<xiw_cqe, entries> slots = {};
-	uint32_t produced = 0;
 	std::array<ibv_wc, 16> wc = {};
-	CompletionQueue cq;
 };
 
 TEST_F(Poll, poll__empty)
