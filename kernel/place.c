@@ -99,8 +99,10 @@ static enum xiw_cause place_read_done(struct xiw_qp *qp, const struct xiw_read *
 		xiw_qp_wr(qp, read->wr)->done = true;
 	xiw_fifo_pop(&qp->reads);
 	xiw_qp_retire(qp);
-	WRITE_ONCE(qp->tx.blocked, false);
-	qp->rx.kick = true;
+	if (qp->tx.blocked) {
+		WRITE_ONCE(qp->tx.blocked, false);
+		qp->rx.kick = true;
+	}
 	return XIW_OK;
 }
 

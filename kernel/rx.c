@@ -14,6 +14,9 @@
 /* How long a Send may wait for a receive request to be posted. */
 #define RX_PATIENCE_MS	1000
 
+/* How much of the receive buffer a backlog may take before others go on sending, as a divisor. */
+#define RX_BACKLOG_SHARE	8
+
 /*
  * A walk over the receive queue
  */
@@ -207,6 +210,24 @@ static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
 	return done;
 }
 
+/*
+ * Sends what may be sent now. Who works through the backlog of a socket that he has locked could go on
+ * for ever: on one host the Response to a Read that is sent from here is in the backlog at once. TCP
+ * counts all of that as used until the end, and closes the window. So a worker takes over in time.
+ */
+static void rx_kick(struct xiw_qp *qp, struct sock *sk)
+{
+	qp->rx.kick = false;
+	if (sock_owned_by_user(sk) &&
+	    READ_ONCE(sk->sk_backlog.len) > READ_ONCE(sk->sk_rcvbuf) / RX_BACKLOG_SHARE) {
+		xiw_worker_queue(qp);
+		return;
+	}
+	xiw_stat_inc(qp->dev, XIW_STAT_TX_RX);
+	if (xiw_tx_run(qp, sk, XIW_TX_BUDGET_RX))
+		xiw_worker_queue(qp);
+}
+
 void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
 {
 	u32 done;
@@ -223,11 +244,7 @@ void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
 		xiw_stat_inc(qp->dev, XIW_STAT_RX_BATCHES);
 		xiw_stat_add(qp->dev, XIW_STAT_RX_BYTES, done);
 	}
-	if (qp->rx.kick) {
-		qp->rx.kick = false;
-		xiw_stat_inc(qp->dev, XIW_STAT_TX_RX);
-		if (xiw_tx_run(qp, sk, XIW_TX_BUDGET_RX))
-			xiw_worker_queue(qp);
-	}
+	if (qp->rx.kick)
+		rx_kick(qp, sk);
 	xiw_qp_fire(qp);
 }

@@ -31,6 +31,18 @@ run_perftest() {
 	served
 }
 
+zero_windows() {
+	n1 nstat -asz TcpExtTCPWantZeroWindowAdv | awk '/^TcpExt/ { print $2 }'
+}
+
+# Whatever one end gets from the other is processed at once, so TCP never runs out of room.
+window_stays_open() {
+	local before
+	before=$(zero_windows) || return
+	perftest "$@" || return
+	expect_equal "$(zero_windows)" "$before" "closed windows"
+}
+
 # claim PATH FAMILY TOOL OPTION...
 claim() {
 	use_path "$1" "$2"
@@ -92,7 +104,7 @@ claims=$(cat <<-'END'
 )
 
 need ib_{write,read,send,atomic}_{bw,lat}
-plan "$(wc -l <<<"$claims")"
+plan $(($(wc -l <<<"$claims") + 1))
 last=
 while read -r path family tool options; do
 	if [[ $path != "$last" ]]; then
@@ -103,4 +115,5 @@ while read -r path family tool options; do
 	# shellcheck disable=SC2086 # the options are words
 	claim "$path" "$family" "$tool" $options
 done <<<"$claims"
+stage "a stream of Reads closes no window" window_stays_open ib_read_bw -s 64 -t 1024 -n 100000
 finish
