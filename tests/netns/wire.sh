@@ -4,7 +4,7 @@
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
-need tcpdump tshark
+need rping tcpdump tshark
 
 pcap=$scratch/capture.pcap
 
@@ -30,11 +30,17 @@ transfer() {
 	served
 }
 
-# Every octet of the stream after the handshake is in an FPDU that tshark has decoded, and each
-# CRC is good. Octets: those of the FPDUs against those of TCP.
+rping_verifies() {
+	serve "$ns2" 7801 rping -s -a "$1" -p 7801 -C 5 -S 60000 -V
+	n1 rping -c -a "$1" -p 7801 -C 5 -S 60000 -V
+	served
+}
+
+# all_decoded COMMAND...: every octet of the stream after the handshake is in an FPDU that tshark has
+# decoded, and each CRC is good. Octets: those of the FPDUs against those of TCP.
 all_decoded() {
 	local text fpdus good bad
-	capture transfer "$1"
+	capture "$@"
 	read_capture -V >"$scratch/text" 2>/dev/null
 	text=$scratch/text
 	fpdus=$(grep -c 'ULPDU length:' "$text" || true)
@@ -103,8 +109,8 @@ inside_of_ipsec() {
 
 plan 4
 setup make_path veth-1500
-stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded 10.77.0.2
-stage "every FPDU is decoded, every CRC is good, IPv6"	all_decoded fd77::2
+stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded transfer 10.77.0.2
+stage "every FPDU of rping is decoded, every CRC is good, IPv6" all_decoded rping_verifies fd77::2
 stage "MPA-31 full FPDUs begin where segments begin"	fpdus_fill_segments
 stage "SEC-26 a stream runs inside of IPsec"		inside_of_ipsec
 finish
