@@ -25,9 +25,9 @@ fio_job() {
 
 # The rdma_cm connects (-cm1). A server serves until it is told to quit.
 qperf_measures() {
-	use_path veth-1500 4
+	use_path "$1" "$2"
 	serve "$server_ns" 17500 qperf -lp 17500
-	n1 qperf -lp 17500 "$addr" -cm1 -t 1 "$@"
+	n1 qperf -lp 17500 "$addr" -cm1 -t 1 "$3"
 	n1 qperf -lp 17500 "$addr" quit
 	served
 }
@@ -35,11 +35,11 @@ qperf_measures() {
 # Of the two ends of fio's rdma engine the one with rw=write calls, whatever its verb. With the
 # verb send the listener checks each block that arrives; with the others its memory is used without
 # its knowledge, and the caller alone sees errors. iWARP has no retry for a message that finds no
-# receive, so the listener posts one for each block before it begins.
+# receive, so the listener posts one for each block before it begins. fio listens to IPv4 alone.
 fio_transfers() {
-	use_path veth-1500 4
+	use_path "$1" "$2"
 	fio_job "$scratch/server.fio" rw=read verify=crc32c iodepth=128
-	fio_job "$scratch/client.fio" rw=write iodepth=8 verify=crc32c "hostname=$addr" "verb=$1"
+	fio_job "$scratch/client.fio" rw=write iodepth=8 verify=crc32c "hostname=$addr" "verb=$3"
 	serve "$server_ns" 17400 fio "$scratch/server.fio"
 	n1 fio "$scratch/client.fio"
 	served
@@ -47,7 +47,7 @@ fio_transfers() {
 
 # The check of the check: blocks without a checksum are found out.
 fio_finds_damage() {
-	use_path veth-1500 4
+	use_path "$1" "$2"
 	fio_job "$scratch/server.fio" rw=read verify=crc32c iodepth=128
 	fio_job "$scratch/client.fio" rw=write iodepth=8 "hostname=$addr" verb=send
 	serve "$server_ns" 17400 fio "$scratch/server.fio"
@@ -55,21 +55,47 @@ fio_finds_damage() {
 	expect_fail "" served
 }
 
-qperf_tests=(rc_lat rc_bw rc_rdma_write_bw rc_rdma_read_bw rc_compare_swap_mr rc_fetch_add_mr)
+# claim PATH FAMILY FUNCTION WORD...
+claim() {
+	local words=${*:3}
+	stage "${words//_/ } over $1, IPv$2" "$3" "$1" "$2" "${@:4}"
+}
 
-plan $((8 + ${#qperf_tests[@]}))
-setup make_path veth-1500
-stage "fi_pingpong, msg, 4 KiB, IPv4"	fi_pingpong_verifies veth-1500 4 4096
-stage "fi_pingpong, msg, 1 MiB, IPv6"		fi_pingpong_verifies veth-1500 6 1048576
-stage "fi_pingpong, msg, 64 octets, IPv6"	fi_pingpong_verifies veth-1500 6 64
-stage "fio writes, with verify"			fio_transfers write
-stage "fio reads, with verify"			fio_transfers read
-stage "fio sends, verified by the receiver"	fio_transfers send
-stage "fio would find damage"			fio_finds_damage
-for test in "${qperf_tests[@]}"; do
-	stage "qperf $test"			qperf_measures "$test"
-done
-setup remove_path veth-1500
-setup make_path dummy
-stage "fi_pingpong, msg, on one host"		fi_pingpong_verifies dummy 4 65536
+claims=$(cat <<-'END'
+	veth-1500	4	fi_pingpong_verifies	4096
+	veth-1500	6	fi_pingpong_verifies	1048576
+	veth-1500	6	fi_pingpong_verifies	64
+	veth-1500	4	fio_transfers		write
+	veth-1500	4	fio_transfers		read
+	veth-1500	4	fio_transfers		send
+	veth-1500	4	fio_finds_damage
+	veth-1500	4	qperf_measures		rc_lat
+	veth-1500	4	qperf_measures		rc_bw
+	veth-1500	4	qperf_measures		rc_rdma_write_bw
+	veth-1500	4	qperf_measures		rc_rdma_read_bw
+	veth-1500	4	qperf_measures		rc_compare_swap_mr
+	veth-1500	4	qperf_measures		rc_fetch_add_mr
+	veth-9000	4	fio_transfers		write
+	dummy		4	fi_pingpong_verifies	65536
+	lo		4	fio_transfers		read
+	END
+)
+
+# FULL is each program over each path and family. libfabric takes no interface of the name lo.
+full_claims() {
+	local path verb
+	for path in veth-1500 veth-9000 dummy lo; do
+		if [[ $path != lo ]]; then
+			echo "$path 4 fi_pingpong_verifies 65536"
+			echo "$path 6 fi_pingpong_verifies 65536"
+		fi
+		for verb in write read send; do
+			echo "$path 4 fio_transfers $verb"
+		done
+	done
+}
+
+[[ ! ${FULL:-} ]] || claims=$(full_claims)
+plan "$(wc -l <<<"$claims")"
+claims_over_paths claim <<<"$claims"
 finish

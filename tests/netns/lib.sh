@@ -327,6 +327,20 @@ use_path() {
 	esac
 }
 
+# claims_over_paths FUNCTION: FUNCTION proves what each line of stdin claims: PATH FAMILY WORD...
+claims_over_paths() {
+	local path family words last=
+	while read -r path family words; do
+		if [[ $path != "$last" ]]; then
+			[[ ! $last ]] || setup remove_path "$last"
+			setup make_path "$path"
+			last=$path
+		fi
+		# shellcheck disable=SC2086 # words
+		"$1" "$path" "$family" $words
+	done
+}
+
 # --- the final gate ---
 
 # What the kernel says when something is wrong with it.

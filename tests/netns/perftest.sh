@@ -103,17 +103,44 @@ claims=$(cat <<-'END'
 	END
 )
 
+# FULL is each program with each option over each path and family.
+full_claims() {
+	local path family
+	for path in veth-1500 veth-9000 dummy lo; do
+		for family in 4 6; do
+			sed "s/^/$path $family /" <<-'END'
+				ib_write_bw	-n 200
+				ib_write_bw	-n 5 -a
+				ib_write_bw	-n 200 -b
+				ib_write_bw	-n 200 -q 8
+				ib_write_lat	-n 200
+				ib_write_lat	-n 5 -a
+				ib_read_bw	-n 200
+				ib_read_bw	-n 5 -a
+				ib_read_bw	-n 200 -b
+				ib_read_bw	-n 200 -q 8
+				ib_read_bw	-n 200 -e
+				ib_read_lat	-n 200
+				ib_read_lat	-n 5 -a
+				ib_read_lat	-n 200 -e
+				ib_send_bw	-n 200
+				ib_send_bw	-n 5 -a
+				ib_send_bw	-n 200 -b
+				ib_send_bw	-n 200 -q 8
+				ib_send_bw	-n 200 -e
+				ib_send_bw	-n 200 --use-srq -r 64
+				ib_send_lat	-n 200
+				ib_send_lat	-n 5 -a
+				ib_send_lat	-n 200 -e
+				ib_send_lat	-n 200 --use-srq -r 64
+			END
+		done
+	done
+}
+
 need ib_{write,read,send,atomic}_{bw,lat}
+[[ ! ${FULL:-} ]] || claims=$(full_claims)
 plan $(($(wc -l <<<"$claims") + 1))
-last=
-while read -r path family tool options; do
-	if [[ $path != "$last" ]]; then
-		[[ ! $last ]] || setup remove_path "$last"
-		setup make_path "$path"
-		last=$path
-	fi
-	# shellcheck disable=SC2086 # the options are words
-	claim "$path" "$family" "$tool" $options
-done <<<"$claims"
+claims_over_paths claim <<<"$claims"
 stage "a stream of Reads closes no window" window_stays_open ib_read_bw -s 64 -t 1024 -n 100000
 finish

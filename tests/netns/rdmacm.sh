@@ -8,11 +8,10 @@ need rping ucmatose cmtime rdma_server rdma_client rdma_xserver rdma_xclient rst
 
 port=7200	# each stage takes its own
 
-# on PATH FAMILY PORT FUNCTION: one stage on one path.
+# on PATH FAMILY FUNCTION: one stage on one path.
 on() {
 	use_path "$1" "$2"
-	port=$3
-	"$4"
+	"$3"
 }
 
 rping_verifies() {
@@ -85,35 +84,35 @@ rcopy_compares() {
 	rm "$scratch/sent" "$scratch/copied"
 }
 
-stages=0
-# claims PATH FAMILY FUNCTION...
-claims() {
-	local path=$1 family=$2 function
-	shift 2
-	for function; do
-		stages=$((stages + 1))
-		stage "${function//_/ } over $path, IPv$family" \
-			on "$path" "$family" $((7200 + stages)) "$function"
-	done
-}
-
 all=(rping_verifies ucmatose_ten_connections rdma_client_server rstream_verifies
 	riostream_verifies)
 ipv4_only=(rdma_xclient_xserver rcopy_compares) # their servers listen to nothing else
 few=(rping_verifies ucmatose_ten_connections)
 
-plan $((1 + 4 * ${#all[@]} + 2 * ${#ipv4_only[@]} + 4 * ${#few[@]}))
-for path in veth-1500 lo; do
-	setup make_path "$path"
-	claims "$path" 4 "${all[@]}" "${ipv4_only[@]}"
-	claims "$path" 6 "${all[@]}"
-	[[ $path != veth-1500 ]] || claims "$path" 6 cmtime_200_connections
-	setup remove_path "$path"
-done
-for path in veth-9000 dummy; do
-	setup make_path "$path"
-	claims "$path" 4 "${few[@]}"
-	claims "$path" 6 "${few[@]}"
-	setup remove_path "$path"
-done
+# functions_over PATH FAMILY: all of them over two paths, and over the others too if FULL is set.
+functions_over() {
+	if [[ ! ${FULL:-} && $1 =~ veth-9000|dummy ]]; then
+		echo "${few[@]}"
+		return
+	fi
+	echo "${all[@]}"
+	[[ $2 == 6 ]] || echo "${ipv4_only[@]}"
+	[[ $1-$2 != veth-1500-6 ]] || echo cmtime_200_connections
+}
+
+# claim PATH FAMILY FUNCTION
+claim() {
+	port=$((port + 1))
+	stage "${3//_/ } over $1, IPv$2" on "$1" "$2" "$3"
+}
+
+for path in veth-1500 veth-9000 dummy lo; do
+	for family in 4 6; do
+		for function in $(functions_over "$path" "$family"); do
+			echo "$path $family $function"
+		done
+	done
+done >"$scratch/claims"
+plan "$(wc -l <"$scratch/claims")"
+claims_over_paths claim <"$scratch/claims"
 finish
