@@ -237,16 +237,30 @@ int xiw_cq_arm(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
  * Life
  */
 
-static int cq_answer(const struct xiw_cq *cq, struct ib_udata *udata)
+static struct xiw_area *cq_area_create(u32 entries, struct ib_ucontext *uctx)
+{
+	return xiw_area_create(sizeof(struct xiw_cq_ctl) + entries * sizeof(struct xiw_cqe), uctx);
+}
+
+static int cq_answer(struct xiw_area *area, u32 entries, struct ib_udata *udata)
 {
 	struct xiw_create_cq_resp resp = {
-		.map_key = xiw_area_key(cq->area),
-		.map_len = cq->area->len,
-		.entries = cq->entries,
+		.map_key = xiw_area_key(area),
+		.map_len = area->len,
+		.entries = entries,
 		.slots_offset = sizeof(struct xiw_cq_ctl),
 	};
 
 	return ib_respond_udata(udata, resp);
+}
+
+static void cq_use_area(struct xiw_cq *cq, struct xiw_area *area, u32 entries)
+{
+	cq->area = area;
+	cq->ctl = area->mem;
+	cq->slots = area->mem + sizeof(struct xiw_cq_ctl);
+	cq->entries = entries;
+	cq->ibcq.cqe = entries;
 }
 
 /**
@@ -262,6 +276,8 @@ int xiw_cq_create(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 {
 	struct ib_ucontext *uctx = attrs ? attrs->context : NULL;
 	struct xiw_cq *cq = to_xiw_cq(ibcq);
+	struct xiw_area *area;
+	u32 entries;
 	int ret;
 
 	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
@@ -271,23 +287,83 @@ int xiw_cq_create(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	spin_lock_init(&cq->lock);
 	cq->stamped = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
-	cq->entries = roundup_pow_of_two(attr->cqe);
-	cq->area = xiw_area_create(sizeof(struct xiw_cq_ctl) +
-				   cq->entries * sizeof(struct xiw_cqe), uctx);
-	if (IS_ERR(cq->area))
-		return PTR_ERR(cq->area);
-	cq->ctl = cq->area->mem;
-	cq->slots = cq->area->mem + sizeof(struct xiw_cq_ctl);
-	ibcq->cqe = cq->entries;
+	entries = roundup_pow_of_two(attr->cqe);
+	area = cq_area_create(entries, uctx);
+	if (IS_ERR(area))
+		return PTR_ERR(area);
+	cq_use_area(cq, area, entries);
 
 	if (attrs) {
-		ret = cq_answer(cq, &attrs->driver_udata);
+		ret = cq_answer(area, entries, &attrs->driver_udata);
 		if (ret) {
-			xiw_area_destroy(cq->area, uctx);
+			xiw_area_destroy(area, uctx);
 			return ret;
 		}
 	}
 	return 0;
+}
+
+/* Moves to @to what has not been read. Return: 0; -EINVAL if that does not fit or is nonsense. */
+static int cq_move(struct xiw_cq *cq, struct xiw_area *to, u32 entries)
+{
+	const struct xiw_cq old = *cq;
+	u32 unread, n;
+
+	lockdep_assert_held(&cq->lock);
+	/* pairs with the process's release: it has read the entries that it gives back */
+	cq->consumed = smp_load_acquire(&cq->ctl->consumed);
+	unread = cq->produced - cq->consumed;
+	if (cq->broken || unread > old.entries || unread > entries)
+		return -EINVAL;
+	cq_use_area(cq, to, entries);
+	cq->ctl->consumed = cq->consumed;
+	cq->ctl->arm = READ_ONCE(old.ctl->arm);
+	cq->ctl->fired = cq->fired;
+	for (n = cq->consumed; n != cq->produced; n++) {
+		*cq_slot(cq, n) = *cq_slot(&old, n);
+		cq_slot(cq, n)->gen = xiw_cqe_gen(n, entries);
+	}
+	return 0;
+}
+
+/**
+ * xiw_cq_resize - ibv_resize_cq(): give a completion queue of a process other memory
+ * @ibcq: the queue
+ * @wanted: number of entries wanted
+ * @udata: of the process, whose provider lets nobody poll or arm meanwhile; kernel consumers have
+ *	no such verb
+ *
+ * The process hears of the new memory before it is in use, so that nothing can fail after that.
+ *
+ * Return: 0; -EINVAL for a size beyond the limits, or too small for what has not been polled;
+ * -ENOMEM.
+ */
+int xiw_cq_resize(struct ib_cq *ibcq, unsigned int wanted, struct ib_udata *udata)
+{
+	struct ib_ucontext *uctx = xiw_udata_context(udata);
+	struct xiw_cq *cq = to_xiw_cq(ibcq);
+	struct xiw_area *area, *old;
+	unsigned long flags;
+	u32 entries;
+	int ret;
+
+	if (!udata)
+		return -EOPNOTSUPP;
+	if (wanted < 1 || wanted > XIW_MAX_CQE)
+		return -EINVAL;
+	entries = roundup_pow_of_two(wanted);
+	area = cq_area_create(entries, uctx);
+	if (IS_ERR(area))
+		return PTR_ERR(area);
+	ret = cq_answer(area, entries, udata);
+	if (!ret) {
+		spin_lock_irqsave(&cq->lock, flags);
+		old = cq->area;
+		ret = cq_move(cq, area, entries);
+		spin_unlock_irqrestore(&cq->lock, flags);
+	}
+	xiw_area_destroy(ret ? area : old, uctx);
+	return ret;
 }
 
 /**

@@ -11,8 +11,8 @@
 /**
  * struct xiw_cq - completion queue
  * @ibcq: what the core sees
- * @area: memory of @ctl and @slots
  * @lock: guards all below; taken in any context, a leaf
+ * @area: memory of @ctl and @slots
  * @ctl: shared control words
  * @slots: shared entries
  * @entries: number of them, a power of two
@@ -27,9 +27,9 @@
  */
 struct xiw_cq {
 	struct ib_cq		ibcq;
-	struct xiw_area		*area;
 
 	spinlock_t		lock;	/* guards all below */
+	struct xiw_area		*area;
 	struct xiw_cq_ctl	*ctl;
 	struct xiw_cqe		*slots;
 	u32			entries;
@@ -90,6 +90,7 @@ bool xiw_cq_seen(struct xiw_cq *cq, u32 count);
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in cq.c. */
 int xiw_cq_create(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		  struct uverbs_attr_bundle *attrs);
+int xiw_cq_resize(struct ib_cq *ibcq, unsigned int wanted, struct ib_udata *udata);
 int xiw_cq_destroy(struct ib_cq *ibcq, struct ib_udata *udata);
 int xiw_cq_poll(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int xiw_cq_arm(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);

@@ -149,7 +149,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_MASK;
 	attr->vendor_id = XIW_VENDOR_ID;
-	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS;
+	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_SRQ_RESIZE;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->max_qp = XIW_MAX_QP;
 	attr->max_qp_wr = XIW_MAX_QP_WR;
@@ -336,6 +336,7 @@ static const struct ib_device_ops device_ops = {
 	.dealloc_pd = device_dealloc_pd,
 
 	.create_cq = xiw_cq_create,
+	.resize_user_cq = xiw_cq_resize,
 	.destroy_cq = xiw_cq_destroy,
 	.poll_cq = xiw_cq_poll,
 	.req_notify_cq = xiw_cq_arm,

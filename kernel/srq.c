@@ -194,32 +194,128 @@ int xiw_srq_post(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	return ret;
 }
 
+/*
+ * Sizes
+ */
+
+static struct xiw_area *srq_area_create(u32 entries, u32 slot_size, struct ib_ucontext *uctx)
+{
+	return xiw_area_create(sizeof(struct xiw_queue_ctl) + (size_t)entries * slot_size, uctx);
+}
+
+static void srq_use_area(struct xiw_srq *srq, struct xiw_area *area, u32 entries, u32 slot_size)
+{
+	srq->area = area;
+	srq->max_wr = entries;
+	xiw_ring_init(&srq->ring, area->mem, area->mem + sizeof(struct xiw_queue_ctl), entries,
+		      slot_size);
+}
+
+static struct xiw_create_srq_resp srq_answer(struct xiw_area *area, u32 entries, u32 slot_size)
+{
+	return (struct xiw_create_srq_resp){
+		.map_key = xiw_area_key(area),
+		.map_len = area->len,
+		.entries = entries,
+		.slots_offset = sizeof(struct xiw_queue_ctl),
+		.slot_size = slot_size,
+	};
+}
+
+/* Moves to @to what waits. Return: 0; -EINVAL if that or the limit does not fit, or is nonsense. */
+static int srq_move(struct xiw_srq *srq, struct xiw_area *to, u32 entries)
+{
+	const struct xiw_ring old = srq->ring;
+	u32 slot_size = BIT(old.slot_shift);
+	struct xiw_ring *ring = &srq->ring;
+	u32 ready = xiw_ring_ready(&old);
+	u32 n;
+
+	lockdep_assert_held(&srq->lock);
+	if (ready == XIW_RING_BROKEN || ready > entries || srq->limit > entries)
+		return -EINVAL;
+	srq_use_area(srq, to, entries, slot_size);
+	ring->taken = old.taken;
+	ring->returned = old.returned;
+	ring->posted = old.posted;
+	ring->ctl->produced = old.taken + ready;
+	ring->ctl->consumed = old.returned;
+	if (list_empty(&srq->waiters))
+		xiw_ring_watch(ring);
+	for (n = old.taken; n != old.taken + ready; n++)
+		memcpy(xiw_ring_slot(ring, n), xiw_ring_slot(&old, n), slot_size);
+	return 0;
+}
+
+/* The process hears of the new memory before it is in use, so that nothing can fail after that. */
+static int srq_tell(struct xiw_area *area, u32 entries, u32 slot_size, struct ib_udata *udata)
+{
+	struct xiw_create_srq_resp resp = srq_answer(area, entries, slot_size);
+	struct xiw_modify_srq req;
+
+	if (udata->inlen < sizeof(req) || ib_copy_from_udata(&req, udata, sizeof(req)))
+		return -EINVAL;
+	return copy_to_user(u64_to_user_ptr(req.response), &resp, sizeof(resp)) ? -EFAULT : 0;
+}
+
+static int srq_resize(struct xiw_srq *srq, u32 wanted, struct ib_udata *udata)
+{
+	struct ib_ucontext *uctx = xiw_udata_context(udata);
+	u32 slot_size = BIT(srq->ring.slot_shift);
+	struct xiw_area *area, *old;
+	unsigned long flags;
+	u32 entries;
+	int ret = 0;
+
+	if (!wanted || wanted > XIW_MAX_SRQ_WR)
+		return -EINVAL;
+	entries = roundup_pow_of_two(wanted);
+	area = srq_area_create(entries, slot_size, uctx);
+	if (IS_ERR(area))
+		return PTR_ERR(area);
+	if (uctx)
+		ret = srq_tell(area, entries, slot_size, udata);
+	if (!ret) {
+		spin_lock_irqsave(&srq->lock, flags);
+		old = srq->area;
+		ret = srq_move(srq, area, entries);
+		spin_unlock_irqrestore(&srq->lock, flags);
+	}
+	xiw_area_destroy(ret ? area : old, uctx);
+	return ret;
+}
+
 /**
- * xiw_srq_modify - arm the limit event
+ * xiw_srq_modify - arm the limit event, or give the queue another size
  * @ibsrq: the queue
- * @attr: the limit
- * @mask: IB_SRQ_LIMIT; the size cannot be changed
- * @udata: unused
+ * @attr: limit and number of requests
+ * @mask: IB_SRQ_LIMIT, IB_SRQ_MAX_WR
+ * @udata: of the process, whose provider lets nobody post meanwhile; or NULL
  *
- * Return: 0, -EINVAL for a limit that is more than the queue holds, or -EOPNOTSUPP.
+ * Return: 0; -EINVAL for a limit that is more than the queue holds, or for a size beyond the limits
+ * or too small for what is posted; -ENOMEM; -EFAULT.
  */
 int xiw_srq_modify(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		   struct ib_udata *udata)
 {
 	struct xiw_srq *srq = to_xiw_srq(ibsrq);
 	unsigned long flags;
+	int ret = 0;
 
-	if (mask & ~IB_SRQ_LIMIT)
-		return -EOPNOTSUPP;
-	if (attr->srq_limit > srq->max_wr)
+	if (mask == (IB_SRQ_MAX_WR | IB_SRQ_LIMIT) && attr->srq_limit > attr->max_wr)
 		return -EINVAL;
+	if (mask & IB_SRQ_MAX_WR)
+		ret = srq_resize(srq, attr->max_wr, udata);
+	if (ret || !(mask & IB_SRQ_LIMIT))
+		return ret;
 
-	if (mask & IB_SRQ_LIMIT) {
-		spin_lock_irqsave(&srq->lock, flags);
+	spin_lock_irqsave(&srq->lock, flags);
+	if (attr->srq_limit > srq->max_wr)
+		ret = -EINVAL;
+	else
 		srq->limit = attr->srq_limit;
-		spin_unlock_irqrestore(&srq->lock, flags);
-	}
-	return 0;
+	spin_unlock_irqrestore(&srq->lock, flags);
+	return ret;
 }
 
 /**
@@ -233,23 +329,10 @@ int xiw_srq_query(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
 	struct xiw_srq *srq = to_xiw_srq(ibsrq);
 
-	attr->max_wr = srq->max_wr;
+	attr->max_wr = READ_ONCE(srq->max_wr);
 	attr->max_sge = srq->max_sge;
 	attr->srq_limit = READ_ONCE(srq->limit);
 	return 0;
-}
-
-static int srq_answer(const struct xiw_srq *srq, struct ib_udata *udata)
-{
-	struct xiw_create_srq_resp resp = {
-		.map_key = xiw_area_key(srq->area),
-		.map_len = srq->area->len,
-		.entries = srq->ring.entries,
-		.slots_offset = sizeof(struct xiw_queue_ctl),
-		.slot_size = BIT(srq->ring.slot_shift),
-	};
-
-	return ib_respond_udata(udata, resp);
 }
 
 /**
@@ -264,6 +347,8 @@ int xiw_srq_create(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct i
 {
 	struct ib_ucontext *uctx = xiw_udata_context(udata);
 	struct xiw_srq *srq = to_xiw_srq(ibsrq);
+	struct xiw_create_srq_resp resp;
+	struct xiw_area *area;
 	u32 entries, slot_size;
 	int ret;
 
@@ -275,23 +360,22 @@ int xiw_srq_create(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct i
 
 	entries = roundup_pow_of_two(attr->attr.max_wr);
 	slot_size = xiw_recv_slot_size(attr->attr.max_sge);
-	srq->area = xiw_area_create(sizeof(struct xiw_queue_ctl) + entries * slot_size, uctx);
-	if (IS_ERR(srq->area))
-		return PTR_ERR(srq->area);
+	area = srq_area_create(entries, slot_size, uctx);
+	if (IS_ERR(area))
+		return PTR_ERR(area);
 
 	spin_lock_init(&srq->lock);
 	INIT_LIST_HEAD(&srq->waiters);
-	srq->max_wr = entries;
 	srq->max_sge = attr->attr.max_sge;
-	xiw_ring_init(&srq->ring, srq->area->mem,
-		      srq->area->mem + sizeof(struct xiw_queue_ctl), entries, slot_size);
+	srq_use_area(srq, area, entries, slot_size);
 	xiw_ring_watch(&srq->ring);	/* the next message looks: nobody needs to ring */
 	attr->attr.max_wr = srq->max_wr;
 
 	if (udata) {
-		ret = srq_answer(srq, udata);
+		resp = srq_answer(area, entries, slot_size);
+		ret = ib_respond_udata(udata, resp);
 		if (ret) {
-			xiw_area_destroy(srq->area, uctx);
+			xiw_area_destroy(area, uctx);
 			return ret;
 		}
 	}

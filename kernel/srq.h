@@ -31,10 +31,10 @@ struct xiw_recv {
 /**
  * struct xiw_srq - shared receive queue
  * @ibsrq: what the core sees
- * @area: memory of the ring
- * @max_wr: requests that the consumer may have posted
  * @max_sge: SGEs of a request
  * @lock: guards all below; taken in any context, a leaf
+ * @area: memory of the ring
+ * @max_wr: requests that the consumer may have posted
  * @ring: the ring
  * @limit: IB_EVENT_SRQ_LIMIT_REACHED is due when fewer are left; 0 if not armed
  * @waiters: queue pairs whose next Send waits for a request, the longest first; doorbells are
@@ -42,11 +42,11 @@ struct xiw_recv {
  */
 struct xiw_srq {
 	struct ib_srq	ibsrq;
-	struct xiw_area	*area;
-	u32		max_wr;
 	u32		max_sge;
 
 	spinlock_t	lock;	/* guards all below */
+	struct xiw_area	*area;
+	u32		max_wr;
 	struct xiw_ring	ring;
 	u32		limit;
 	struct list_head waiters;

@@ -85,6 +85,28 @@ int CompletionQueue::destroy(ibv_cq *cq) noexcept
 	return 0;
 }
 
+/* Nobody polls or arms meanwhile: the kernel moves what has not been polled to other memory. */
+int CompletionQueue::resize(int cqe) noexcept
+{
+	Request<struct ibv_resize_cq, ib_uverbs_resize_cq> request;
+	Answer<ib_uverbs_resize_cq_resp, xiw_resize_cq_resp> answer;
+	std::lock_guard guard(lock_);
+
+	ring_.publish();
+	if (int err = ibv_cmd_resize_cq(&vcq_.cq, cqe, request.get(), sizeof(request), answer.get(),
+					sizeof(answer)))
+		return err;
+
+	const xiw_resize_cq_resp &granted = answer.driver();
+	Mapping mapping;
+	if (int err = mapping.map(vcq_.cq.context->cmd_fd, granted.map_key, granted.map_len))
+		return err;
+	ring_.move(mapping.at<xiw_cq_ctl>(0), mapping.at<xiw_cqe>(granted.slots_offset),
+		   granted.entries);
+	mapping_ = std::move(mapping);
+	return 0;
+}
+
 int CompletionQueue::request_notification(bool solicited_only) noexcept
 {
 	std::lock_guard guard(lock_);

@@ -60,6 +60,7 @@ public:
 		retired.advance(count);
 	}
 
+	int resize(int cqe) noexcept;
 	int request_notification(bool solicited_only) noexcept;
 
 	/* in poll.cpp */

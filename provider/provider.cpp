@@ -171,6 +171,11 @@ static int req_notify_cq(ibv_cq *cq, int solicited_only) noexcept
 	return CompletionQueue::from(cq).request_notification(solicited_only);
 }
 
+static int resize_cq(ibv_cq *cq, int cqe) noexcept
+{
+	return CompletionQueue::from(cq).resize(cqe);
+}
+
 static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
 		    int access) noexcept
 {
@@ -220,6 +225,7 @@ static const verbs_context_ops context_ops = {
 	.reg_mr = reg_mr,
 	.req_notify_cq = req_notify_cq,
 	.rereg_mr = rereg_mr,
+	.resize_cq = resize_cq,
 	.unimport_mr = unimport_mr,
 	.unimport_pd = unimport_pd,
 };

@@ -45,14 +45,23 @@ consteval bool same_number(A a, B b)
  * end in flexible arrays, after which C++ lets nothing follow; as nobody but
  * libibverbs looks into them they are octets here, of the right number.
  */
-template <class Command, class Core>
+struct Nothing {
+};
+
+template <class Command, class Core, class Driver = Nothing>
 class Request
 {
 public:
+	Request() = default;
+	explicit Request(const Driver &driver) noexcept : driver_(driver) {}
+
 	Command *get() noexcept { return reinterpret_cast<Command *>(octets_); }
 
 private:
 	alignas(8) std::byte octets_[sizeof(ib_uverbs_cmd_hdr) + sizeof(Core)] = {};
+	[[no_unique_address]] Driver driver_ = {};
+
+	static_assert(sizeof(octets_) % alignof(Driver) == 0, "the two parts must adjoin");
 };
 
 /* The same for the verbs whose command has a second header. */

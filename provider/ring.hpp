@@ -60,6 +60,15 @@ public:
 	{
 	}
 
+	/* The kernel has moved all that waits to other memory, of another size. */
+	void move(xiw_queue_ctl *ctl, std::byte *slots, std::uint32_t entries) noexcept
+	{
+		ctl_ = ctl;
+		slots_ = slots;
+		mask_ = entries - 1;
+		depth_ = entries;
+	}
+
 	/* False until it is put on memory: nothing else may be called before. */
 	bool is_open() const noexcept { return ctl_; }
 
@@ -116,6 +125,14 @@ public:
 	CompletionRing(xiw_cq_ctl *ctl, xiw_cqe *slots, std::uint32_t entries) noexcept
 		: ctl_(ctl), slots_(slots), entries_(entries)
 	{
+	}
+
+	/* The kernel has moved all that has not been consumed to other memory. */
+	void move(xiw_cq_ctl *ctl, xiw_cqe *slots, std::uint32_t entries) noexcept
+	{
+		ctl_ = ctl;
+		slots_ = slots;
+		entries_ = entries;
 	}
 
 	/* The oldest entry that has not been consumed, or nullptr. */

@@ -3,6 +3,8 @@
 
 #include "shared_receive.hpp"
 
+#include <mutex>
+
 #include "domain.hpp"
 #include "object.hpp"
 
@@ -54,11 +56,31 @@ int SharedReceive::destroy(ibv_srq *srq) noexcept
 	return 0;
 }
 
+/* While it is resized nobody posts: the kernel moves what waits to other memory. */
 int SharedReceive::modify(ibv_srq_attr *attr, int mask) noexcept
 {
-	Request<struct ibv_modify_srq, ib_uverbs_modify_srq> request;
+	xiw_create_srq_resp granted;
+	Request<struct ibv_modify_srq, ib_uverbs_modify_srq, xiw_modify_srq> request(
+		{ .response = reinterpret_cast<std::uintptr_t>(&granted) });
+	std::unique_lock guard(queue_.lock(), std::defer_lock);
 
-	return ibv_cmd_modify_srq(&vsrq_.srq, attr, mask, request.get(), sizeof(request));
+	if (mask & IBV_SRQ_MAX_WR)
+		guard.lock();
+	if (int err = ibv_cmd_modify_srq(&vsrq_.srq, attr, mask, request.get(), sizeof(request)))
+		return err;
+	return mask & IBV_SRQ_MAX_WR ? move(granted) : 0;
+}
+
+int SharedReceive::move(const xiw_create_srq_resp &granted) noexcept
+{
+	Mapping mapping;
+
+	if (int err = mapping.map(vsrq_.srq.context->cmd_fd, granted.map_key, granted.map_len))
+		return err;
+	queue_.ring().move(mapping.at<xiw_queue_ctl>(0),
+			   mapping.at<std::byte>(granted.slots_offset), granted.entries);
+	mapping_ = std::move(mapping);
+	return 0;
 }
 
 int SharedReceive::query(ibv_srq_attr *attr) noexcept

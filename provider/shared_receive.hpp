@@ -29,6 +29,7 @@ public:
 
 private:
 	int open(const xiw_create_srq_resp &granted, const ibv_srq_attr &attr) noexcept;
+	int move(const xiw_create_srq_resp &granted) noexcept;
 
 	verbs_srq vsrq_ = {};
 	Mapping mapping_;

@@ -98,6 +98,10 @@ public:
 	/* False if the queue pair has none, but a shared one. */
 	bool is_open() const noexcept { return ring_.is_open(); }
 
+	/* For who takes the ring to other memory. */
+	Lock &lock() noexcept { return lock_; }
+	WorkRing &ring() noexcept { return ring_; }
+
 	Doorbell &doorbell() noexcept { return doorbell_; }
 
 	/* The program promises that one thread at a time uses it. */

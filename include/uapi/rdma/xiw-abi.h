@@ -232,6 +232,11 @@ struct xiw_create_srq_resp {
 	__u32		slot_size;
 };
 
+/* To modify a shared receive queue: where the answer goes if it is resized, as from create. */
+struct xiw_modify_srq {
+	__aligned_u64	response;
+};
+
 struct xiw_create_qp_resp {
 	__aligned_u64	map_key;
 	__u32		map_len;
@@ -259,6 +264,7 @@ static_assert(__builtin_offsetof(struct xiw_cqe, gen) == 60, "gen is last");
 static_assert(sizeof(struct xiw_alloc_ucontext_resp) == 16, "no padding");
 static_assert(sizeof(struct xiw_create_cq_resp) == 24, "no padding");
 static_assert(sizeof(struct xiw_create_srq_resp) == 24, "no padding");
+static_assert(sizeof(struct xiw_modify_srq) == 8, "no padding");
 static_assert(sizeof(struct xiw_create_qp_resp) == 48, "no padding");
 
 #endif /* XIW_ABI_H */

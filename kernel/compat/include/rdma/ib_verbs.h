@@ -48,4 +48,12 @@ struct ib_dmah;
 	xiw_mr_reg_user(pd, start, len, iova, access, udata)
 #endif
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
+/* The operation resize_cq() got another name, and its size lost the sign: this puts it back. */
+#define resize_user_cq		resize_cq
+#define compat_unsigned
+#define xiw_cq_resize(cq, wanted, udata) \
+	xiw_cq_resize(cq, compat_ ## wanted, udata)
+#endif
+
 #endif /* XIW_COMPAT_RDMA_IB_VERBS_H */

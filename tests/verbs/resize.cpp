@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Completion queues and shared receive queues change their size without losing anything. */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <format>
+#include <thread>
+
+using namespace rdma;
+
+namespace
+{
+
+/* a writes to b, and its completions lie in the queue that is resized. */
+struct Writer {
+	explicit Writer(const std::string &address, int entries, bool notify = false)
+		: pair(address, { .send_wr = 512, .cq_entries = entries, .notify = notify }, {}),
+		  from(pair.a().pd(), 64), to(pair.b().pd(), 64)
+	{
+	}
+
+	ibv_cq *cq() { return pair.a().send_cq(); }
+
+	/* Writes numbered from first on; their completions are left where they are. */
+	void write(std::uint64_t first, std::uint64_t count)
+	{
+		for (std::uint64_t i = first; i < first + count; i++)
+			pair.a().write(from.sge(0, 8), to.address(), to.mr()->rkey, i);
+	}
+
+	void expect(std::uint64_t first, std::uint64_t count)
+	{
+		for (std::uint64_t i = first; i < first + count; i++)
+			expect_completion(cq(), IBV_WC_SUCCESS, i);
+	}
+
+	/* All that is posted has completed, and lies in the queue. */
+	void settle()
+	{
+		ibv_sge sge = to.sge(0, 8);
+
+		pair.b().read(sge, from.address(), from.mr()->rkey, 99);
+		expect_completion(pair.b().send_cq(), IBV_WC_SUCCESS, 99);
+	}
+
+	Pair pair;
+	Buffer from;
+	Buffer to;
+};
+
+void resize(ibv_cq *cq, int entries, Where where = Where::current())
+{
+	if (int err = ibv_resize_cq(cq, entries))
+		fail(std::format("ibv_resize_cq to {}", entries), err, where);
+	require(cq->cqe >= entries, "it got what it asked for", where);
+}
+
+void cq_keeps_unread(const std::string &address)
+{
+	Writer writer(address, 16);
+
+	writer.write(0, 10);
+	writer.settle();
+	resize(writer.cq(), 200);
+	writer.write(10, 190);
+	writer.settle();
+	writer.expect(0, 180);
+	resize(writer.cq(), 32);
+	writer.expect(180, 20);
+	writer.write(200, 32);
+	writer.expect(200, 32);
+}
+
+void cq_too_small(const std::string &address)
+{
+	Writer writer(address, 64);
+	ibv_device_attr attr;
+
+	writer.write(0, 40);
+	writer.settle();
+	require(ibv_resize_cq(writer.cq(), 32) == EINVAL, "40 completions do not fit into 32");
+	require(!ibv_query_device(writer.cq()->context, &attr), "the device has limits");
+	require(ibv_resize_cq(writer.cq(), attr.max_cqe + 1) == EINVAL, "too many are refused");
+	require(writer.cq()->cqe == 64, "the size is as before");
+	writer.expect(0, 40);
+	writer.write(40, 64);
+	writer.expect(40, 64);
+}
+
+void cq_stays_armed(const std::string &address)
+{
+	Writer writer(address, 16, true);
+	ibv_comp_channel *channel = writer.pair.a().channel();
+	void *context;
+	ibv_cq *got;
+
+	require(!ibv_req_notify_cq(writer.cq(), 0), "the queue is armed");
+	resize(writer.cq(), 64);
+	writer.write(1, 1);
+	require(wait_readable(channel->fd, 10000), "an event comes");
+	require(!ibv_get_cq_event(channel, &got, &context) && got == writer.cq(), "its event");
+	ibv_ack_cq_events(got, 1);
+	writer.expect(1, 1);
+	resize(writer.cq(), 16);
+	writer.write(2, 1);
+	writer.expect(2, 1);
+	require(!wait_readable(channel->fd, 100), "no event comes unless armed");
+}
+
+void cq_under_traffic(const std::string &address)
+{
+	constexpr unsigned int batch = 50, batches = 400;
+	Writer writer(address, 64);
+	std::jthread resizer([&](std::stop_token stop) {
+		for (int i = 0; !stop.stop_requested(); i++)
+			resize(writer.cq(), 64 << i % 5);
+	});
+
+	for (unsigned int i = 0; i < batches; i++) {
+		writer.write(i * batch, batch);
+		writer.expect(i * batch, batch);
+	}
+}
+
+/* b receives from the shared queue, a sends. */
+struct Receiver {
+	Receiver(const std::string &address, std::uint32_t requests)
+		: probe(address), pd(ibv_alloc_pd(probe.b().id()->verbs)), into(pd.get(), 8)
+	{
+		ibv_srq_init_attr attr = { nullptr, { requests, 2, 0 } };
+
+		srq.reset(ibv_create_srq(pd.get(), &attr));
+		require(srq != nullptr, "an SRQ");
+		pair.emplace(address, QpOptions(), QpOptions{ .srq = srq.get() });
+		from.emplace(pair->a().pd(), 8);
+	}
+
+	int post(std::uint64_t wr_id)
+	{
+		ibv_sge sge = into.sge(0, 8);
+		ibv_recv_wr wr = { wr_id, nullptr, &sge, 1 };
+		ibv_recv_wr *bad;
+
+		return ibv_post_srq_recv(srq.get(), &wr, &bad);
+	}
+
+	int resize(std::uint32_t requests)
+	{
+		ibv_srq_attr attr = { requests, 0, 0 };
+
+		return ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
+	}
+
+	ibv_srq_attr attr()
+	{
+		ibv_srq_attr attr;
+
+		require(!ibv_query_srq(srq.get(), &attr), "the queue can be asked");
+		return attr;
+	}
+
+	/* A message takes this request. */
+	void expect(std::uint64_t wr_id)
+	{
+		pair->a().send(from->sge(0, 8), wr_id);
+		expect_completion(pair->a().send_cq(), IBV_WC_SUCCESS, wr_id);
+		expect_completion(pair->b().recv_cq(), IBV_WC_SUCCESS, wr_id);
+	}
+
+	Pair probe;
+	Pd pd;
+	Buffer into;
+	Srq srq;
+	std::optional<Pair> pair;
+	std::optional<Buffer> from;
+};
+
+void srq_keeps_posted(const std::string &address)
+{
+	Receiver receiver(address, 8);
+
+	for (unsigned int i = 0; i < 8; i++)
+		require(!receiver.post(i), "eight requests fit");
+	for (unsigned int i = 0; i < 5; i++)
+		receiver.expect(i);
+	require(!receiver.resize(100), "the queue grows");
+	require(receiver.attr().max_wr >= 100, "its size is told");
+	for (unsigned int i = 8; i < 105; i++)
+		require(!receiver.post(i), "a hundred are posted");
+	for (unsigned int i = 5; i < 100; i++)
+		receiver.expect(i);
+	require(!receiver.resize(8), "the queue shrinks");
+	for (unsigned int i = 100; i < 105; i++)
+		receiver.expect(i);
+	for (unsigned int i = 0; i < 8; i++)
+		require(!receiver.post(i), "eight fit again");
+	require(receiver.post(8) == ENOMEM, "a ninth does not");
+	for (unsigned int i = 0; i < 8; i++)
+		receiver.expect(i);
+}
+
+void srq_too_small(const std::string &address)
+{
+	Receiver receiver(address, 64);
+
+	for (unsigned int i = 0; i < 40; i++)
+		require(!receiver.post(i), "forty requests fit");
+	require(receiver.resize(32) == EINVAL, "forty do not fit into 32");
+	require(receiver.resize(0) == EINVAL, "nothing is no size");
+	require(receiver.resize(1 << 30) == EINVAL, "too many are refused");
+	require(receiver.attr().max_wr == 64, "the size is as before");
+	for (unsigned int i = 0; i < 40; i++)
+		receiver.expect(i);
+}
+
+/* The event is due when fewer than the limit are left, so it can be no more than the size. */
+void srq_limit_fits(const std::string &address)
+{
+	Receiver receiver(address, 64);
+	ibv_srq_attr attr = { 16, 0, 17 };
+
+	require(ibv_modify_srq(receiver.srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) == EINVAL,
+		"a limit of 17 is too much for 16 requests");
+	require(receiver.attr().max_wr == 64, "the size is as before");
+	attr = { 32, 0, 20 };
+	require(!ibv_modify_srq(receiver.srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT),
+		"size and limit change at once");
+	require(receiver.attr().max_wr == 32 && receiver.attr().srq_limit == 20, "both are told");
+	require(receiver.resize(16) == EINVAL, "no size below the limit");
+}
+
+void srq_under_traffic(const std::string &address)
+{
+	constexpr unsigned int batch = 8, batches = 200;
+	Receiver receiver(address, 16);
+	std::jthread resizer([&](std::stop_token stop) {
+		for (unsigned int i = 0; !stop.stop_requested(); i++)
+			require(!receiver.resize(16u << i % 5), "the queue is resized");
+	});
+
+	for (unsigned int i = 0; i < batches; i++) {
+		for (unsigned int j = 0; j < batch; j++)
+			require(!receiver.post(j), "a request is posted");
+		for (unsigned int j = 0; j < batch; j++)
+			receiver.expect(j);
+	}
+}
+
+const cases::Case all[] = {
+	{ "a completion queue keeps what is unread", cq_keeps_unread },
+	{ "a completion queue gets no size that does not do", cq_too_small },
+	{ "a completion queue stays armed", cq_stays_armed },
+	{ "a completion queue is resized under traffic", cq_under_traffic },
+	{ "a shared receive queue keeps what is posted", srq_keeps_posted },
+	{ "a shared receive queue gets no size that does not do", srq_too_small },
+	{ "a shared receive queue is no smaller than its limit", srq_limit_fits },
+	{ "a shared receive queue is resized under traffic", srq_under_traffic },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
