@@ -355,6 +355,7 @@ static const struct ib_device_ops device_ops = {
 	.post_recv = xiw_post_recv,
 
 	.reg_user_mr = xiw_mr_reg_user,
+	.rereg_user_mr = xiw_mr_rereg_user,
 	.get_dma_mr = xiw_mr_get_dma,
 	.alloc_mr = xiw_mr_alloc,
 	.map_mr_sg = xiw_mr_map_sg,

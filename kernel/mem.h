@@ -21,11 +21,12 @@
  *	invalidation
  * @access: enum ib_access_flags
  * @iova: first address
+ * @offset: where it is, in octets from the start of the first block
  * @length: octets
  * @all_memory: a DMA region: any kernel address, no bounds
- * @umem: pinned memory of a user region
+ * @umem: pinned memory of a user region, or NULL
  * @block_shift: log2 of the size of a block
- * @blocks: kernel addresses of blocks; the first one holds @iova
+ * @blocks: kernel addresses of blocks
  * @staged: fast registration: blocks that xiw_mr_map_sg() got; accesses see them only when a
  *	registration request has made them @blocks
  * @num_staged: used ones of @staged
@@ -41,6 +42,7 @@ struct xiw_mr {
 	bool			valid;
 	int			access;
 	u64			iova;
+	u64			offset;
 	u64			length;
 	bool			all_memory;
 
@@ -51,6 +53,13 @@ struct xiw_mr {
 	u32			num_staged;
 	u32			max_blocks;
 };
+
+#define XIW_STAG_KEY_BITS	8	/* of an STag; the rest is the index */
+
+/* More rights do no harm, but those that we do not know may be meant to restrict. */
+#define XIW_MEM_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
+			 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_HUGETLB | \
+			 IB_ACCESS_OPTIONAL)
 
 static inline struct xiw_mr *to_xiw_mr(struct ib_mr *ibmr)
 {
@@ -73,7 +82,7 @@ enum xiw_mem_fault {
 /**
  * xiw_mr_get - find registered memory for one access and judge the access
  * @mr: result, with a reference that the caller must put; untouched on a fault
- * @pd: protection domain of the queue pair
+ * @ibqp: queue pair for which it is
  * @stag: index and key octet
  * @addr: first octet
  * @len: octets; more than 0
@@ -86,8 +95,8 @@ enum xiw_mem_fault {
  * ends the validity of an STag can wait for it.
  * Return: XIW_MEM_OK or what is wrong.
  */
-enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct ib_pd *pd, u32 stag, u64 addr, u64 len,
-			      int access);
+enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, const struct ib_qp *ibqp, u32 stag, u64 addr,
+			      u64 len, int access);
 
 void xiw_mr_put(struct xiw_mr *mr);
 
@@ -106,21 +115,61 @@ void xiw_mr_read(const struct xiw_mr *mr, u64 addr, void *to, size_t len);
 void xiw_mr_write(const struct xiw_mr *mr, u64 addr, const void *from, size_t len);
 
 /**
- * xiw_mr_invalidate - end the validity of an STag
- * @pd: protection domain of the queue pair that asks
- * @stag: index and key octet
- * @remote: the peer asks: only fast-registered memory may be hit (RFC 5040 section 8.1.1 rule 7)
+ * xiw_mem_alloc - make what an STag will stand for; it is not valid yet
+ * @pd: protection domain
+ * @type: kind of region
+ * @access: enum ib_access_flags
  *
- * An STag that is invalid already is fine. When it returns no access starts, and none is under way.
- *
- * Context: process or softirq; the caller has no access under way.
- * Return: XIW_MEM_OK, XIW_MEM_BAD_STAG, XIW_MEM_BAD_PD, or XIW_MEM_NO_RIGHT.
+ * Return: the object, or ERR_PTR(-EOPNOTSUPP) for rights that are unknown, or ERR_PTR(-ENOMEM).
  */
-enum xiw_mem_fault xiw_mr_invalidate(struct ib_pd *pd, u32 stag, bool remote);
+struct xiw_mr *xiw_mem_alloc(struct ib_pd *pd, enum ib_mr_type type, int access);
+
+/* Frees what no lookup has ever seen, or none can see any more. */
+void xiw_mem_free(struct xiw_mr *mr);
+
+/* Gives an STag to @mr, under which it can be found at once. Return: 0 or a negative errno. */
+int xiw_mem_publish(struct xiw_mr *mr);
+
+/* Ends an STag: when it returns nobody can touch the memory, and @mr is gone. Sleeps. */
+void xiw_mem_retire(struct xiw_mr *mr);
+
+/* What an index stands for, or NULL; under RCU, and the key octet is the caller's to compare. */
+struct xiw_mr *xiw_mem_find(struct ib_device *ibdev, u32 stag);
+
+/**
+ * xiw_mem_disable - end the validity of an STag
+ * @mr: what it stands for; the caller holds no reference that xiw_mr_get() gave
+ *
+ * When it returns no access starts, and none is under way. Accesses run with softirqs off, on other
+ * CPUs, so the wait is no longer than one of them.
+ */
+void xiw_mem_disable(struct xiw_mr *mr);
+
+/* All of @mr is in place, and accesses may begin, by the name of @stag. */
+void xiw_mem_enable(struct xiw_mr *mr, u32 stag);
+
+/* Whether @mr is in the protection domain of a queue pair. */
+static inline bool xiw_mem_belongs(const struct xiw_mr *mr, const struct ib_qp *ibqp)
+{
+	return mr->ibmr.pd == ibqp->pd;
+}
+
+/* region.c APIs: verbs, as struct ib_device_ops wants them; kernel-doc is there. */
+struct ib_mr *xiw_mr_reg_user(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access,
+			      struct ib_dmah *dmah, struct ib_udata *udata);
+struct ib_mr *xiw_mr_rereg_user(struct ib_mr *ibmr, int flags, u64 start, u64 len, u64 iova,
+				int access, struct ib_pd *pd, struct ib_udata *udata);
+struct ib_mr *xiw_mr_get_dma(struct ib_pd *pd, int access);
+struct ib_mr *xiw_mr_alloc(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_sg);
+int xiw_mr_map_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+		  unsigned int *sg_offset);
+int xiw_mr_dereg(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* bind.c APIs */
 
 /**
  * xiw_mr_register - make valid what xiw_mr_map_sg() has put into a region
- * @pd: protection domain of the queue pair that asks
+ * @ibqp: the queue pair that asks
  * @stag: index of the region, and the key octet that it gets
  * @access: rights that it gets, enum ib_access_flags
  *
@@ -130,15 +179,19 @@ enum xiw_mem_fault xiw_mr_invalidate(struct ib_pd *pd, u32 stag, bool remote);
  * registration; XIW_MEM_BAD_PD; XIW_MEM_NO_RIGHT if it is valid or the rights cannot be granted;
  * XIW_MEM_BAD_BOUNDS if it is empty.
  */
-enum xiw_mem_fault xiw_mr_register(struct ib_pd *pd, u32 stag, int access);
+enum xiw_mem_fault xiw_mr_register(const struct ib_qp *ibqp, u32 stag, int access);
 
-/* Verbs, as struct ib_device_ops wants them; kernel-doc is in mem.c. */
-struct ib_mr *xiw_mr_reg_user(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access,
-			      struct ib_dmah *dmah, struct ib_udata *udata);
-struct ib_mr *xiw_mr_get_dma(struct ib_pd *pd, int access);
-struct ib_mr *xiw_mr_alloc(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_sg);
-int xiw_mr_map_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
-		  unsigned int *sg_offset);
-int xiw_mr_dereg(struct ib_mr *ibmr, struct ib_udata *udata);
+/**
+ * xiw_mr_invalidate - a work request, or the peer, ends the validity of an STag
+ * @ibqp: the queue pair by which it is asked for
+ * @stag: index and key octet
+ * @remote: the peer asks: only fast-registered memory may be hit (RFC 5040 section 8.1.1 rule 7)
+ *
+ * An STag that is invalid already is fine. When it returns no access starts, and none is under way.
+ *
+ * Context: process or softirq; the caller has no access under way.
+ * Return: XIW_MEM_OK, XIW_MEM_BAD_STAG, XIW_MEM_BAD_PD, or XIW_MEM_NO_RIGHT.
+ */
+enum xiw_mem_fault xiw_mr_invalidate(const struct ib_qp *ibqp, u32 stag, bool remote);
 
 #endif /* XIW_MEM_H */

@@ -45,7 +45,7 @@ static enum xiw_mem_fault place_copy(struct xiw_qp *qp, struct xiw_cursor *from,
 	size_t n;
 	void *to;
 
-	fault = xiw_mr_get(&mr, qp->ibqp.pd, stag, addr, len, access);
+	fault = xiw_mr_get(&mr, &qp->ibqp, stag, addr, len, access);
 	if (unlikely(fault))
 		return fault;
 	for (; len; len -= n, addr += n) {
@@ -91,7 +91,7 @@ static void place_read_failed(struct xiw_qp *qp, const struct xiw_read *read,
 /* The oldest Read or Atomic is answered: it, and all that waits behind it, may complete. */
 static enum xiw_cause place_read_done(struct xiw_qp *qp, const struct xiw_read *read)
 {
-	if (read->invalidate && xiw_mr_invalidate(qp->ibqp.pd, read->sink.lkey, false)) {
+	if (read->invalidate && xiw_mr_invalidate(&qp->ibqp, read->sink.lkey, false)) {
 		place_read_failed(qp, read, IB_WC_LOC_PROT_ERR);
 		return XIW_LOCAL_FAULT;
 	}
@@ -216,7 +216,7 @@ static enum xiw_cause place_recv_failed(struct xiw_qp *qp, enum ib_wc_status sta
 /* RFC 5040 section 5.3: the STag is invalid before the message is delivered. */
 static enum xiw_cause place_invalidate(struct xiw_qp *qp, u32 stag)
 {
-	switch (xiw_mr_invalidate(qp->ibqp.pd, stag, true)) {
+	switch (xiw_mr_invalidate(&qp->ibqp, stag, true)) {
 	case XIW_MEM_OK:
 		return XIW_OK;
 	case XIW_MEM_BAD_PD:
@@ -330,7 +330,7 @@ static enum xiw_cause place_judge_source(struct xiw_qp *qp, const struct xiw_irq
 
 	if (!irq->size)
 		return XIW_OK;
-	fault = xiw_mr_get(&mr, qp->ibqp.pd, irq->src_stag, irq->src_to, irq->size,
+	fault = xiw_mr_get(&mr, &qp->ibqp, irq->src_stag, irq->src_to, irq->size,
 			   IB_ACCESS_REMOTE_READ);
 	if (!fault)
 		xiw_mr_put(mr);
@@ -415,7 +415,7 @@ static enum xiw_cause place_atomic_req(struct xiw_qp *qp, const struct xiw_heade
 		return cause;
 	if (!xiw_atomic_known(req))
 		return XIW_BAD_OPCODE;
-	fault = xiw_mr_get(&mr, qp->ibqp.pd, be32_to_cpu(req->stag), to, len,
+	fault = xiw_mr_get(&mr, &qp->ibqp, be32_to_cpu(req->stag), to, len,
 			   IB_ACCESS_REMOTE_ATOMIC);
 	if (fault)
 		return xiw_source_fault(fault);
@@ -446,7 +446,7 @@ static enum xiw_cause place_atomic_resp(struct xiw_qp *qp, const struct xiw_head
 	if (cause)
 		return cause;
 	/* Its owner may have deregistered the sink meanwhile: not the peer's fault. */
-	if (xiw_mr_get(&mr, qp->ibqp.pd, read->sink.lkey, read->sink.addr, sizeof(original),
+	if (xiw_mr_get(&mr, &qp->ibqp, read->sink.lkey, read->sink.addr, sizeof(original),
 		       IB_ACCESS_LOCAL_WRITE)) {
 		place_read_failed(qp, read, IB_WC_LOC_PROT_ERR);
 		return XIW_LOCAL_FAULT;

@@ -190,7 +190,7 @@ static int tx_stage_read_resp(struct tx_run *run, struct xiw_irq_entry *irq)
 
 	if (payload) {
 		/* All that is left: the whole range was judged when the request came. */
-		bad = xiw_mr_get(&mr, qp->ibqp.pd, irq->src_stag, irq->src_to + irq->sent,
+		bad = xiw_mr_get(&mr, &qp->ibqp, irq->src_stag, irq->src_to + irq->sent,
 				 payload, IB_ACCESS_REMOTE_READ);
 		if (unlikely(bad)) {
 			tx_read_fault_header(&fault, irq);
@@ -265,7 +265,7 @@ static enum xiw_mem_fault tx_gather(struct xiw_qp *qp, u32 from, void *to, u32 l
 			continue;
 		}
 		n = min(len, sge->length - from);
-		bad = xiw_mr_get(&mr, qp->ibqp.pd, sge->lkey, sge->addr + from, n, 0);
+		bad = xiw_mr_get(&mr, &qp->ibqp, sge->lkey, sge->addr + from, n, 0);
 		if (unlikely(bad))
 			return bad;
 		xiw_mr_read(mr, sge->addr + from, to, n);
@@ -356,7 +356,7 @@ static bool tx_sink_good(struct xiw_qp *qp, const struct xiw_sge *sink)
 
 	if (!sink->length)
 		return true;
-	if (xiw_mr_get(&mr, qp->ibqp.pd, sink->lkey, sink->addr, sink->length,
+	if (xiw_mr_get(&mr, &qp->ibqp, sink->lkey, sink->addr, sink->length,
 		       IB_ACCESS_LOCAL_WRITE))
 		return false;
 	xiw_mr_put(mr);
@@ -442,9 +442,9 @@ static int tx_do_local(struct tx_run *run)
 	enum xiw_mem_fault bad;
 
 	if (cur->opcode == XIW_OP_REG_MR)
-		bad = xiw_mr_register(qp->ibqp.pd, cur->rkey, cur->imm_inv);
+		bad = xiw_mr_register(&qp->ibqp, cur->rkey, cur->imm_inv);
 	else
-		bad = xiw_mr_invalidate(qp->ibqp.pd, cur->rkey, false);
+		bad = xiw_mr_invalidate(&qp->ibqp, cur->rkey, false);
 	if (bad)
 		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
 	tx_request_staged(qp);

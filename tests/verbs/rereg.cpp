@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* A registration is changed: rights, domain, memory; and is named by any address. */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+using namespace rdma;
+
+namespace
+{
+
+constexpr std::size_t size = 3 * 4096;
+constexpr int local_only = IBV_ACCESS_LOCAL_WRITE;
+
+void rereg(ibv_mr *mr, int flags, ibv_pd *pd, void *memory, int access,
+	   Where where = Where::current())
+{
+	if (int err = ibv_rereg_mr(mr, flags, pd, memory, size, access))
+		fail("ibv_rereg_mr", err, where);
+}
+
+/* a writes into what b has registered, by this address and STag. */
+void write(Pair &pair, std::uint64_t to, std::uint32_t rkey)
+{
+	Buffer from(pair.a().pd(), 64);
+
+	from.fill(7);
+	pair.a().write(from.sge(0, 64), to, rkey, 1);
+	pair.a().read(from.sge(0, 1), to, rkey, 2);
+}
+
+void expect_written(Pair &pair, const std::uint8_t *memory, std::uint64_t to, std::uint32_t rkey,
+		    Where where = Where::current())
+{
+	write(pair, to, rkey);
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1, where);
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 2, where);
+	require(memory[3] == pattern(7, 3) && memory[63] == pattern(7, 63), "it has the data",
+		where);
+}
+
+void rights_are_given(const std::string &address)
+{
+	Pair pair(address);
+	Buffer to(pair.b().pd(), size, local_only);
+	std::uint32_t rkey = to.mr()->rkey;
+
+	rereg(to.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, Buffer::all_rights);
+	require(to.mr()->rkey == rkey, "the STag stays");
+	expect_written(pair, to.bytes().data(), to.address(), rkey);
+}
+
+void rights_are_taken(const std::string &address)
+{
+	Pair pair(address);
+	Buffer to(pair.b().pd(), size);
+
+	expect_written(pair, to.bytes().data(), to.address(), to.mr()->rkey);
+	rereg(to.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, local_only);
+	to.fill(9);
+	write(pair, to.address(), to.mr()->rkey);
+	pair.expect_disconnect();
+	require(to.holds(9, 0, size), "nothing was written");
+}
+
+void domain_changes(const std::string &address)
+{
+	Pair pair(address);
+	Pd other(ibv_alloc_pd(pair.b().id()->verbs));
+	Buffer to(other.get(), size);
+
+	rereg(to.mr(), IBV_REREG_MR_CHANGE_PD, pair.b().pd(), nullptr, 0);
+	expect_written(pair, to.bytes().data(), to.address(), to.mr()->rkey);
+	rereg(to.mr(), IBV_REREG_MR_CHANGE_PD, other.get(), nullptr, 0);
+	write(pair, to.address(), to.mr()->rkey);
+	pair.expect_disconnect();
+}
+
+void memory_changes(const std::string &address)
+{
+	Pair pair(address);
+	Buffer first(pair.b().pd(), size), second(pair.b().pd(), size, local_only);
+	std::uint32_t rkey = first.mr()->rkey;
+
+	rereg(first.mr(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, second.bytes().data(), 0);
+	require(first.mr()->rkey == rkey, "the STag stays");
+	expect_written(pair, second.bytes().data(), second.address(), rkey);
+	require(first.is_zero(), "the old memory is untouched");
+	write(pair, first.address(), rkey);
+	pair.expect_disconnect();
+}
+
+/* Memory that cannot be written gets no right to be; then all is as it was. */
+void failure_changes_nothing(const std::string &address)
+{
+	Pair pair(address);
+	void *memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	Mr mr(ibv_reg_mr(pair.b().pd(), memory, size, IBV_ACCESS_REMOTE_READ));
+	Buffer into(pair.a().pd(), size);
+
+	require(mr != nullptr, "memory that can be read is registered to be read");
+	require(ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+			     Buffer::all_rights) != 0,
+		"it cannot be registered to be written");
+	into.fill(1);
+	pair.a().read(into.sge(0, size), reinterpret_cast<std::uint64_t>(memory), mr->rkey, 1);
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
+	require(into.is_zero(), "it is read as before");
+	mr.reset();
+	munmap(memory, size);
+}
+
+/* Registered with any address, the memory is named by that one, also by local requests. */
+void any_address(const std::string &address)
+{
+	for (std::uint64_t iova : { 0x0ul, 0x1000ul, 0x123456789abc000ul, ~0xffffful }) {
+		Pair pair(address);
+		Buffer memory(pair.b().pd(), size);
+		Mr mr(ibv_reg_mr_iova(pair.b().pd(), memory.bytes().data(), size, iova,
+				      Buffer::all_rights));
+		ibv_sge sge = { iova + 4096, 64, 0 };
+
+		require(mr != nullptr, "a region with an address of its own");
+		expect_written(pair, memory.bytes().data() + 4000, iova + 4000, mr->rkey);
+		sge.lkey = mr->lkey;
+		pair.b().receive(sge, 5);
+		pair.a().send(sge = { iova, 0, 0 }, 6);
+		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 5);
+		write(pair, memory.address(), mr->rkey);
+		pair.expect_disconnect();
+	}
+}
+
+const cases::Case all[] = {
+	{ "rights are given", rights_are_given },
+	{ "rights are taken away", rights_are_taken },
+	{ "the protection domain changes", domain_changes },
+	{ "the memory changes", memory_changes },
+	{ "what fails changes nothing", failure_changes_nothing },
+	{ "memory is registered under any address", any_address },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
