@@ -20,6 +20,8 @@ static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 		return XIW_WC_FETCH_ADD;
 	case XIW_OP_LOCAL_INV:
 		return XIW_WC_LOCAL_INV;
+	case XIW_OP_BIND_MW:
+		return XIW_WC_BIND_MW;
 	case XIW_OP_REG_MR:
 		return XIW_WC_REG_MR;
 	default:

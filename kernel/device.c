@@ -149,7 +149,8 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = PAGE_MASK;
 	attr->vendor_id = XIW_VENDOR_ID;
-	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_SRQ_RESIZE;
+	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_SRQ_RESIZE |
+				 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->max_qp = XIW_MAX_QP;
 	attr->max_qp_wr = XIW_MAX_QP_WR;
@@ -159,6 +160,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_cq = XIW_MAX_CQ;
 	attr->max_cqe = XIW_MAX_CQE;
 	attr->max_mr = XIW_MAX_MR;
+	attr->max_mw = XIW_MAX_MR;
 	attr->max_pd = XIW_MAX_PD;
 	attr->max_qp_rd_atom = XIW_MAX_IRD;
 	attr->max_res_rd_atom = XIW_MAX_IRD * XIW_MAX_QP;
@@ -360,6 +362,8 @@ static const struct ib_device_ops device_ops = {
 	.alloc_mr = xiw_mr_alloc,
 	.map_mr_sg = xiw_mr_map_sg,
 	.dereg_mr = xiw_mr_dereg,
+	.alloc_mw = xiw_mw_alloc,
+	.dealloc_mw = xiw_mw_dealloc,
 
 	.iw_add_ref = xiw_qp_add_ref,
 	.iw_rem_ref = xiw_qp_rem_ref,
@@ -375,6 +379,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, xiw_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_srq, xiw_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_qp, xiw_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_mw, xiw_mw, ibmw),
 };
 
 /* Takes the netdev's hardware address for a GID; makes one up once if there is none. */

@@ -174,6 +174,7 @@ struct xiw_mr *xiw_mem_alloc(struct ib_pd *pd, enum ib_mr_type type, int access)
 	mr->access = access;
 	refcount_set(&mr->ref, 1);
 	init_completion(&mr->unused);
+	spin_lock_init(&mr->lock);
 	return mr;
 }
 
@@ -181,7 +182,8 @@ void xiw_mem_free(struct xiw_mr *mr)
 {
 	if (mr->umem)
 		ib_umem_release(mr->umem);
-	kvfree(mr->blocks);
+	if (!mr->window)
+		kvfree(mr->blocks);
 	kvfree(mr->staged);
 	kfree_rcu(mr, rcu);
 }

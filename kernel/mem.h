@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* mem.h - STags, registered regions, and who may touch which octets */
+/* mem.h - STags, registered regions, memory windows, and who may touch which octets */
 #ifndef XIW_MEM_H
 #define XIW_MEM_H
 
 #include <linux/completion.h>
 #include <linux/refcount.h>
+#include <linux/spinlock.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/xiw-abi.h>
 
 #include "device.h"
 
 /**
- * struct xiw_mr - registered memory
- * @ibmr: what the core sees; lkey and rkey are the STag, or are to be with the next registration
+ * struct xiw_mr - registered memory, or a window on it
+ * @ibmr: what the core sees; lkey and rkey are the STag, or are to be with the next registration.
+ *	Of a window device and domain only
  * @ref: one for the registration, one for each access under way
  * @unused: completed by the last put
  * @rcu: lookups may still see it for a grace period
@@ -26,11 +29,16 @@
  * @all_memory: a DMA region: any kernel address, no bounds
  * @umem: pinned memory of a user region, or NULL
  * @block_shift: log2 of the size of a block
- * @blocks: kernel addresses of blocks
+ * @blocks: kernel addresses of blocks; a window shares those of its region
  * @staged: fast registration: blocks that xiw_mr_map_sg() got; accesses see them only when a
  *	registration request has made them @blocks
  * @num_staged: used ones of @staged
  * @max_blocks: room in @blocks and @staged
+ * @windows: how many are bound to this region; XIW_MR_CLOSED while none may be
+ * @window: type of a window; 0 of a region
+ * @lock: guards what follows, of a window, and its binding; a leaf, in process context or softirq
+ * @region: to which it is bound, or NULL
+ * @qpn: queue pair to which a window of type 2 is bound
  */
 struct xiw_mr {
 	struct ib_mr		ibmr;
@@ -52,14 +60,36 @@ struct xiw_mr {
 	u64			*staged;
 	u32			num_staged;
 	u32			max_blocks;
+
+	atomic_t		windows;
+	enum ib_mw_type		window;
+	spinlock_t		lock;
+	struct xiw_mr		*region;
+	u32			qpn;
 };
 
+#define XIW_MR_CLOSED		INT_MIN
 #define XIW_STAG_KEY_BITS	8	/* of an STag; the rest is the index */
 
 /* More rights do no harm, but those that we do not know may be meant to restrict. */
 #define XIW_MEM_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
 			 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_HUGETLB | \
 			 IB_ACCESS_OPTIONAL)
+
+/**
+ * struct xiw_mw - memory window as the core sees it
+ * @ibmw: its part
+ * @mr: our part, which lookups may still see when the core has freed this
+ */
+struct xiw_mw {
+	struct ib_mw	ibmw;
+	struct xiw_mr	*mr;
+};
+
+static inline struct xiw_mw *to_xiw_mw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct xiw_mw, ibmw);
+}
 
 static inline struct xiw_mr *to_xiw_mr(struct ib_mr *ibmr)
 {
@@ -148,10 +178,11 @@ void xiw_mem_disable(struct xiw_mr *mr);
 /* All of @mr is in place, and accesses may begin, by the name of @stag. */
 void xiw_mem_enable(struct xiw_mr *mr, u32 stag);
 
-/* Whether @mr is in the protection domain of a queue pair. */
+/* Whether @mr is in the protection domain of a queue pair and, of a window, bound to that. */
 static inline bool xiw_mem_belongs(const struct xiw_mr *mr, const struct ib_qp *ibqp)
 {
-	return mr->ibmr.pd == ibqp->pd;
+	return mr->ibmr.pd == ibqp->pd &&
+	       (mr->window != IB_MW_TYPE_2 || mr->qpn == ibqp->qp_num);
 }
 
 /* region.c APIs: verbs, as struct ib_device_ops wants them; kernel-doc is there. */
@@ -182,10 +213,25 @@ int xiw_mr_dereg(struct ib_mr *ibmr, struct ib_udata *udata);
 enum xiw_mem_fault xiw_mr_register(const struct ib_qp *ibqp, u32 stag, int access);
 
 /**
+ * xiw_mw_bind - bind a memory window to a part of a region
+ * @ibqp: the queue pair that asks; a window of type 2 can be used by this one only
+ * @stag: index of the window, and the key octet that it gets
+ * @bind: region, part of it, and rights. No octets: a window of type 1 is bound to nothing
+ *
+ * A window of type 1 leaves what it was bound to; one of type 2 has to have been invalidated.
+ *
+ * Context: process or softirq; the caller has no access under way.
+ * Return: XIW_MEM_OK; XIW_MEM_BAD_STAG; XIW_MEM_BAD_PD; XIW_MEM_NO_RIGHT if the window is bound, or
+ * if the region does not let windows be bound or be given such rights; XIW_MEM_BAD_BOUNDS.
+ */
+enum xiw_mem_fault xiw_mw_bind(const struct ib_qp *ibqp, u32 stag, const struct xiw_bind *bind);
+
+/**
  * xiw_mr_invalidate - a work request, or the peer, ends the validity of an STag
  * @ibqp: the queue pair by which it is asked for
  * @stag: index and key octet
- * @remote: the peer asks: only fast-registered memory may be hit (RFC 5040 section 8.1.1 rule 7)
+ * @remote: the peer asks: only fast-registered memory and windows of type 2 may be hit (RFC 5040
+ *	section 8.1.1 rule 7)
  *
  * An STag that is invalid already is fine. When it returns no access starts, and none is under way.
  *
@@ -193,5 +239,9 @@ enum xiw_mem_fault xiw_mr_register(const struct ib_qp *ibqp, u32 stag, int acces
  * Return: XIW_MEM_OK, XIW_MEM_BAD_STAG, XIW_MEM_BAD_PD, or XIW_MEM_NO_RIGHT.
  */
 enum xiw_mem_fault xiw_mr_invalidate(const struct ib_qp *ibqp, u32 stag, bool remote);
+
+/* Verbs, as struct ib_device_ops wants them; kernel-doc is in bind.c. */
+int xiw_mw_alloc(struct ib_mw *ibmw, struct ib_udata *udata);
+int xiw_mw_dealloc(struct ib_mw *ibmw);
 
 #endif /* XIW_MEM_H */

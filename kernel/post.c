@@ -58,7 +58,8 @@ static int post_judge_header(const struct xiw_qp *qp, const struct xiw_send_slot
 			return -EINVAL;
 		fallthrough;
 	case XIW_OP_LOCAL_INV:
-		*data = 0;
+	case XIW_OP_BIND_MW:
+		*data = cur->opcode == XIW_OP_BIND_MW ? sizeof(struct xiw_bind) : 0;
 		return cur->num_sge || cur->inline_len ? -EINVAL : 0;
 	default:
 		return -EINVAL;

@@ -44,6 +44,17 @@ static int region_fill_blocks(struct xiw_mr *mr)
 	return 0;
 }
 
+/* Keeps windows from being bound to @mr. Return: false if one is. */
+static bool region_close(struct xiw_mr *mr)
+{
+	return !atomic_cmpxchg(&mr->windows, 0, XIW_MR_CLOSED);
+}
+
+static void region_open(struct xiw_mr *mr)
+{
+	atomic_set_release(&mr->windows, 0);	/* pairs with the increment of who binds */
+}
+
 /* Pins memory of this process and notes where it is; not yet to be found. */
 static struct xiw_mr *region_pin(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access)
 {
@@ -125,13 +136,14 @@ static struct xiw_mr *region_pin_again(const struct xiw_mr *mr, struct ib_pd *pd
  *
  * No access is under way while it changes. If it fails nothing has changed.
  *
- * Return: NULL, which says that @ibmr lives on, or an ERR_PTR().
+ * Return: NULL, which says that @ibmr lives on, or an ERR_PTR(); -EBUSY while it has windows.
  */
 struct ib_mr *xiw_mr_rereg_user(struct ib_mr *ibmr, int flags, u64 start, u64 len, u64 iova,
 				int access, struct ib_pd *pd, struct ib_udata *udata)
 {
 	struct xiw_mr *mr = to_xiw_mr(ibmr);
 	struct xiw_mr *fresh = NULL;
+	struct ib_mr *ret = NULL;
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->access;
@@ -144,15 +156,21 @@ struct ib_mr *xiw_mr_rereg_user(struct ib_mr *ibmr, int flags, u64 start, u64 le
 	if (IS_ERR(fresh))
 		return ERR_CAST(fresh);
 
+	if (!region_close(mr)) {
+		ret = ERR_PTR(-EBUSY);
+		goto busy;
+	}
 	xiw_mem_disable(mr);
 	if (fresh)
 		region_swap_pages(mr, fresh);
 	mr->access = access;
 	mr->ibmr.pd = pd;
 	xiw_mem_enable(mr, mr->stag);
+	region_open(mr);
+busy:
 	if (fresh)
 		xiw_mem_free(fresh);
-	return NULL;
+	return ret;
 }
 
 /**
@@ -239,10 +257,14 @@ int xiw_mr_map_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
  * When it returns nobody can touch the pages: no lookup finds the region any more, and those who
  * hold it, who never sleep, have put it.
  *
- * Return: 0.
+ * Return: 0, or -EBUSY while windows are bound to it.
  */
 int xiw_mr_dereg(struct ib_mr *ibmr, struct ib_udata *udata)
 {
-	xiw_mem_retire(to_xiw_mr(ibmr));
+	struct xiw_mr *mr = to_xiw_mr(ibmr);
+
+	if (!region_close(mr))
+		return -EBUSY;
+	xiw_mem_retire(mr);
 	return 0;
 }

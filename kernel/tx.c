@@ -443,10 +443,13 @@ static int tx_do_local(struct tx_run *run)
 
 	if (cur->opcode == XIW_OP_REG_MR)
 		bad = xiw_mr_register(&qp->ibqp, cur->rkey, cur->imm_inv);
+	else if (cur->opcode == XIW_OP_BIND_MW)
+		bad = xiw_mw_bind(&qp->ibqp, cur->rkey, xiw_slot_data(cur));
 	else
 		bad = xiw_mr_invalidate(&qp->ibqp, cur->rkey, false);
 	if (bad)
-		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+		return tx_request_failed(qp, cur->opcode == XIW_OP_BIND_MW ? IB_WC_MW_BIND_ERR :
+					 IB_WC_LOC_PROT_ERR);
 	tx_request_staged(qp);
 	return TX_STAGED;
 }
@@ -482,6 +485,7 @@ static int tx_stage_request(struct tx_run *run)
 		return tx_stage_atomic(run);
 	case XIW_OP_LOCAL_INV:
 	case XIW_OP_REG_MR:
+	case XIW_OP_BIND_MW:
 		return tx_do_local(run);
 	default:
 		return tx->imm_due ? tx_stage_imm(run) : tx_stage_payload(run);

@@ -51,6 +51,15 @@ std::uint32_t copy_inline(std::byte *to, const ibv_sge *sges, std::uint32_t num_
 	return static_cast<std::uint32_t>(to - start);
 }
 
+/* Without a region a window is bound to nothing. */
+void fill_bind(xiw_bind &bind, const ibv_mw_bind_info &info)
+{
+	bind.addr = info.addr;
+	bind.length = info.mr ? info.length : 0;
+	bind.lkey = info.mr ? info.mr->lkey : 0;
+	bind.access = info.mw_access_flags;
+}
+
 /* The peer's memory, and what else the header of a slot takes from the opcode's part of a request. */
 void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
 {
@@ -76,6 +85,10 @@ void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
 		break;
 	case IBV_WR_SEND_WITH_INV:
 		slot.imm_inv = wr.invalidate_rkey;
+		break;
+	case IBV_WR_BIND_MW:
+		slot.rkey = wr.bind_mw.rkey;
+		fill_bind(slot.bind, wr.bind_mw.bind_info);
 		break;
 	default:
 		break;

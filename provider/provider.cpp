@@ -5,6 +5,7 @@
 #include "context.hpp"
 #include "domain.hpp"
 #include "memory_region.hpp"
+#include "memory_window.hpp"
 #include "object.hpp"
 #include "queue_pair.hpp"
 #include "shared_receive.hpp"
@@ -12,6 +13,11 @@
 using namespace xiw;
 
 extern "C" {
+
+static ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept
+{
+	return MemoryWindow::create(pd, type);
+}
 
 static ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr) noexcept
 {
@@ -26,6 +32,11 @@ static ibv_pd *alloc_pd(ibv_context *context) noexcept
 static ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept
 {
 	return ThreadDomain::create(context, attr);
+}
+
+static int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept
+{
+	return MemoryWindow::bind(mw, qp, *bind);
 }
 
 static ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
@@ -52,6 +63,11 @@ static ibv_qp *create_qp_ex(ibv_context *, ibv_qp_init_attr_ex *attr) noexcept
 static ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 {
 	return SharedReceive::create(pd, attr);
+}
+
+static int dealloc_mw(ibv_mw *mw) noexcept
+{
+	return MemoryWindow::destroy(mw);
 }
 
 static int dealloc_pd(ibv_pd *pd) noexcept
@@ -193,14 +209,17 @@ static void unimport_pd(ibv_pd *pd) noexcept
 }
 
 static const verbs_context_ops context_ops = {
+	.alloc_mw = alloc_mw,
 	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_pd = alloc_pd,
 	.alloc_td = alloc_td,
+	.bind_mw = bind_mw,
 	.create_cq = create_cq,
 	.create_cq_ex = create_cq_ex,
 	.create_qp = create_qp,
 	.create_qp_ex = create_qp_ex,
 	.create_srq = create_srq,
+	.dealloc_mw = dealloc_mw,
 	.dealloc_pd = dealloc_pd,
 	.dealloc_td = dealloc_td,
 	.dereg_mr = dereg_mr,

@@ -18,6 +18,7 @@ static_assert(same_number(IBV_WR_RDMA_READ, XIW_OP_READ));
 static_assert(same_number(IBV_WR_ATOMIC_CMP_AND_SWP, XIW_OP_CMP_SWP));
 static_assert(same_number(IBV_WR_ATOMIC_FETCH_AND_ADD, XIW_OP_FETCH_ADD));
 static_assert(same_number(IBV_WR_LOCAL_INV, XIW_OP_LOCAL_INV));
+static_assert(same_number(IBV_WR_BIND_MW, XIW_OP_BIND_MW));
 static_assert(same_number(IBV_WR_SEND_WITH_INV, XIW_OP_SEND_INV));
 
 static_assert(same_number(IBV_SEND_FENCE, XIW_SEND_FENCE));
@@ -51,6 +52,7 @@ constexpr SendRule rule_of(std::uint32_t opcode)
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return { .max_sge = 1, .atomic = true };
 	case IBV_WR_LOCAL_INV:
+	case IBV_WR_BIND_MW:
 		return {};
 	case IBV_WR_SEND_WITH_IMM:
 		return { .refused = EOPNOTSUPP };

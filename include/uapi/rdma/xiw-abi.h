@@ -122,10 +122,18 @@ struct xiw_atomic_operands {
 	__aligned_u64	swap;
 };
 
+/* What a memory window is bound to: part of a region, with rights of enum ibv_access_flags. */
+struct xiw_bind {
+	__aligned_u64	addr;
+	__aligned_u64	length;
+	__u32		lkey;
+	__u32		access;
+};
+
 /*
  * One send work request. @data goes on to the end of the slot, whose size is
  * a power of two that the kernel chose: SGEs; or octets if XIW_SEND_INLINE is
- * set; or, for atomics, the operands followed by one SGE.
+ * set; or, for atomics, the operands followed by one SGE; or how to bind.
  */
 struct xiw_send_slot {
 	__aligned_u64	wr_id;
@@ -135,13 +143,16 @@ struct xiw_send_slot {
 	__u8		reserved;
 	__u32		inline_len;	/* octets, 0 unless inline */
 	__aligned_u64	remote_addr;
-	__u32		rkey;		/* remote, or to be invalidated locally */
+	__u32		rkey;		/* remote; or to be invalidated locally, or
+					 * what a window gets
+					 */
 	__u32		imm_inv;	/* immediate data, big-endian, or rkey to
 					 * be invalidated by the peer
 					 */
 	union {
 		struct xiw_sge			sge[2];
 		struct xiw_atomic_operands	atomic;
+		struct xiw_bind			bind;
 		__u8				data[32];
 	};
 };

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* memory_window.cpp - memory windows */
+
+#include "memory_window.hpp"
+
+#include "object.hpp"
+#include "queue_pair.hpp"
+
+namespace xiw
+{
+
+ibv_mw *MemoryWindow::create(ibv_pd *pd, ibv_mw_type type) noexcept
+{
+	Request<struct ibv_alloc_mw, ib_uverbs_alloc_mw> request;
+	ib_uverbs_alloc_mw_resp answer;
+
+	auto mw = make_object<ibv_mw>();
+	if (!mw)
+		return nullptr;
+	if (int err = ibv_cmd_alloc_mw(pd, type, mw.get(), request.get(), sizeof(request), &answer,
+				       sizeof(answer)))
+		return fail(err);
+	return mw.release();
+}
+
+/* A window of type 1 gets a new STag each time that it is bound, chosen here. */
+int MemoryWindow::bind(ibv_mw *mw, ibv_qp *qp, const ibv_mw_bind &bind) noexcept
+{
+	ibv_send_wr wr = {};
+	ibv_send_wr *bad;
+
+	wr.wr_id = bind.wr_id;
+	wr.opcode = IBV_WR_BIND_MW;
+	wr.send_flags = bind.send_flags;
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	wr.bind_mw.bind_info = bind.bind_info;
+	if (int err = QueuePair::from(qp).post_send(&wr, &bad))
+		return err;
+	mw->rkey = wr.bind_mw.rkey;
+	return 0;
+}
+
+int MemoryWindow::destroy(ibv_mw *mw) noexcept
+{
+	if (int err = ibv_cmd_dealloc_mw(mw))
+		return err;
+	delete mw;
+	return 0;
+}
+
+} /* namespace xiw */
