@@ -357,6 +357,7 @@ static const struct ib_device_ops device_ops = {
 	.post_recv = xiw_post_recv,
 
 	.reg_user_mr = xiw_mr_reg_user,
+	.reg_user_mr_dmabuf = xiw_mr_reg_dmabuf,
 	.rereg_user_mr = xiw_mr_rereg_user,
 	.get_dma_mr = xiw_mr_get_dma,
 	.alloc_mr = xiw_mr_alloc,

@@ -182,6 +182,8 @@ void xiw_mem_free(struct xiw_mr *mr)
 {
 	if (mr->umem)
 		ib_umem_release(mr->umem);
+	if (mr->dmabuf)
+		xiw_dmabuf_release(mr);
 	if (!mr->window)
 		kvfree(mr->blocks);
 	kvfree(mr->staged);

@@ -4,6 +4,7 @@
 #define XIW_MEM_H
 
 #include <linux/completion.h>
+#include <linux/iosys-map.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_umem.h>
@@ -28,6 +29,8 @@
  * @length: octets
  * @all_memory: a DMA region: any kernel address, no bounds
  * @umem: pinned memory of a user region, or NULL
+ * @dmabuf: memory of a user region that another driver has exported, or NULL
+ * @mapping: where it is in the kernel's space
  * @block_shift: log2 of the size of a block
  * @blocks: kernel addresses of blocks; a window shares those of its region
  * @staged: fast registration: blocks that xiw_mr_map_sg() got; accesses see them only when a
@@ -55,6 +58,8 @@ struct xiw_mr {
 	bool			all_memory;
 
 	struct ib_umem		*umem;
+	struct dma_buf		*dmabuf;
+	struct iosys_map	mapping;
 	u8			block_shift;
 	u64			*blocks;
 	u64			*staged;
@@ -195,6 +200,15 @@ struct ib_mr *xiw_mr_alloc(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_s
 int xiw_mr_map_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 		  unsigned int *sg_offset);
 int xiw_mr_dereg(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* dmabuf.c APIs */
+
+struct ib_mr *xiw_mr_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 len, u64 iova, int fd,
+				int access, struct ib_dmah *dmah,
+				struct uverbs_attr_bundle *attrs);
+
+/* Gives back what xiw_mr_reg_dmabuf() got from the exporter. */
+void xiw_dmabuf_release(struct xiw_mr *mr);
 
 /* bind.c APIs */
 

@@ -147,7 +147,7 @@ struct ib_mr *xiw_mr_rereg_user(struct ib_mr *ibmr, int flags, u64 start, u64 le
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->access;
-	if (access & ~XIW_MEM_ACCESS)
+	if (mr->dmabuf || (access & ~XIW_MEM_ACCESS))
 		return ERR_PTR(-EOPNOTSUPP);
 	if (flags & IB_MR_REREG_TRANS)
 		fresh = region_pin(pd, start, len, iova, access);

@@ -41,11 +41,13 @@ static inline void ib_dispatch_port_state_event(struct ib_device *ibdev, struct 
 struct ib_dmah;
 
 /*
- * The operation reg_user_mr() got a parameter. Where our function for it is declared and where
- * it is defined, this takes the parameter away again.
+ * The operations reg_user_mr() and reg_user_mr_dmabuf() got a parameter. Where our functions for
+ * them are declared and where they are defined, this takes the parameter away again.
  */
 #define xiw_mr_reg_user(pd, start, len, iova, access, dmah, udata) \
 	xiw_mr_reg_user(pd, start, len, iova, access, udata)
+#define xiw_mr_reg_dmabuf(pd, offset, len, iova, fd, access, dmah, attrs) \
+	xiw_mr_reg_dmabuf(pd, offset, len, iova, fd, access, attrs)
 #endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* dmabuf.c - registration of memory that another driver has exported */
+
+#include <linux/dma-buf.h>
+#include <linux/module.h>
+#include <linux/overflow.h>
+#include <linux/slab.h>
+
+#include "mem.h"
+
+MODULE_IMPORT_NS("DMA_BUF");
+
+/* The mapping lies in a row: to the region it is one block, larger than any memory. */
+#define DMABUF_BLOCK_SHIFT	(BITS_PER_LONG - 2)
+
+/*
+ * The device has no DMA, so exporters are asked for a mapping in the kernel's space, which stays
+ * where it is until it is given back. All that time counts as access by the CPU.
+ */
+static int dmabuf_map(struct xiw_mr *mr, struct dma_buf *dmabuf)
+{
+	int ret;
+
+	ret = dma_buf_begin_cpu_access(dmabuf, DMA_BIDIRECTIONAL);
+	if (ret)
+		return ret;
+	ret = dma_buf_vmap_unlocked(dmabuf, &mr->mapping);
+	if (ret)
+		goto unmapped;
+	if (mr->mapping.is_iomem) {	/* memory that an ordinary copy must not touch */
+		ret = -EOPNOTSUPP;
+		goto unfit;
+	}
+	return 0;
+
+unfit:
+	dma_buf_vunmap_unlocked(dmabuf, &mr->mapping);
+unmapped:
+	dma_buf_end_cpu_access(dmabuf, DMA_BIDIRECTIONAL);
+	return ret;
+}
+
+void xiw_dmabuf_release(struct xiw_mr *mr)
+{
+	dma_buf_vunmap_unlocked(mr->dmabuf, &mr->mapping);
+	dma_buf_end_cpu_access(mr->dmabuf, DMA_BIDIRECTIONAL);
+	dma_buf_put(mr->dmabuf);
+}
+
+/* A file that was opened to be read gives no right to write. */
+static int dmabuf_judge(const struct dma_buf *dmabuf, u64 offset, u64 len, int access)
+{
+	u64 end;
+
+	if (!len || check_add_overflow(offset, len, &end) || end > dmabuf->size)
+		return -EINVAL;
+	return ib_access_writable(access) && !(dmabuf->file->f_mode & FMODE_WRITE) ? -EACCES : 0;
+}
+
+/* On success @mr owns the exported memory. */
+static int dmabuf_import(struct xiw_mr *mr, int fd, u64 offset, u64 len)
+{
+	struct dma_buf *dmabuf = dma_buf_get(fd);
+	int ret;
+
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	ret = dmabuf_judge(dmabuf, offset, len, mr->access);
+	if (!ret)
+		ret = dmabuf_map(mr, dmabuf);
+	if (ret)
+		dma_buf_put(dmabuf);
+	else
+		mr->dmabuf = dmabuf;
+	return ret;
+}
+
+/**
+ * xiw_mr_reg_dmabuf - ibv_reg_dmabuf_mr()
+ * @pd: protection domain
+ * @offset: first octet in the exported memory
+ * @len: octets
+ * @iova: the address by which work requests and the peer name the first octet
+ * @fd: file that stands for the memory in this process
+ * @access: enum ib_access_flags
+ * @dmah: NULL, because we make no such handles
+ * @attrs: unused
+ *
+ * Return: the region or an ERR_PTR(); -EACCES if the file does not allow what @access asks for;
+ * -EOPNOTSUPP if the CPU cannot map the memory.
+ */
+struct ib_mr *xiw_mr_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 len, u64 iova, int fd,
+				int access, struct ib_dmah *dmah, struct uverbs_attr_bundle *attrs)
+{
+	struct xiw_mr *mr = xiw_mem_alloc(pd, IB_MR_TYPE_USER, access);
+	int ret = -ENOMEM;
+
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	mr->blocks = kzalloc_obj(*mr->blocks, GFP_KERNEL);
+	if (mr->blocks)
+		ret = dmabuf_import(mr, fd, offset, len);
+	if (ret)
+		goto fail;
+	mr->blocks[0] = (uintptr_t)mr->mapping.vaddr;
+	mr->block_shift = DMABUF_BLOCK_SHIFT;
+	mr->iova = iova;
+	mr->offset = offset;
+	mr->length = len;
+	mr->valid = true;
+	ret = xiw_mem_publish(mr);
+	if (ret)
+		goto fail;
+	return &mr->ibmr;
+
+fail:
+	xiw_mem_free(mr);
+	return ERR_PTR(ret);
+}
