@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Long messages arrive, or are refused: no length wraps. */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <format>
+#include <vector>
+
+using namespace rdma;
+
+namespace
+{
+
+/* Octets of a long message: MESSAGE_BYTES, or what an emulated machine carries in seconds. */
+std::uint32_t message_length()
+{
+	const char *wanted = std::getenv("MESSAGE_BYTES");
+
+	return wanted ? static_cast<std::uint32_t>(std::strtoul(wanted, nullptr, 10))
+		      : (64 << 20) + 1;
+}
+
+/* The theme's LIMIT is what ends a wait. */
+constexpr int patience_ms = 1000 * 1000;
+
+/* Many addresses, few octets: one small piece of memory over and over, registered as a whole. */
+class Repeated
+{
+public:
+	static constexpr std::size_t piece = 2 << 20;
+
+	Repeated(ibv_pd *pd, std::size_t size) : size_(size)
+	{
+		int fd = memfd_create("piece", 0);
+		void *all = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		require(fd >= 0 && !ftruncate(fd, piece) && all != MAP_FAILED, "room");
+		start_ = static_cast<std::uint8_t *>(all);
+		for (std::size_t offset = 0; offset < size; offset += piece)
+			require(mmap(start_ + offset, piece, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED,
+				"the piece is mapped");
+		close(fd);
+		mr_.reset(ibv_reg_mr(pd, start_, size, Buffer::all_rights));
+		if (!mr_)
+			fail("ibv_reg_mr", errno);
+	}
+
+	~Repeated()
+	{
+		mr_.reset();
+		munmap(start_, size_);
+	}
+
+	std::uint8_t *bytes() { return start_; }
+	std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(start_); }
+	std::uint32_t rkey() const { return mr_->rkey; }
+	ibv_sge sge(std::uint32_t length) const { return { address(), length, mr_->lkey }; }
+
+private:
+	std::uint8_t *start_;
+	std::size_t size_;
+	Mr mr_;
+};
+
+/* The last octet of a long message arrives, and not one more. */
+void transfer(const std::string &address, ibv_wr_opcode opcode)
+{
+	const std::uint32_t length = message_length();
+	Pair pair(address);
+	std::size_t room = (length / Repeated::piece + 1) * Repeated::piece;
+	Repeated from(pair.a().pd(), room), to(pair.a().pd(), room);
+	bool reads = opcode == IBV_WR_RDMA_READ;
+	ibv_sge sge = reads ? to.sge(length) : from.sge(length);
+	Repeated remote(pair.b().pd(), room);
+	ibv_send_wr wr = {};
+
+	wr.wr_id = 1;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.opcode = opcode;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.wr.rdma = { remote.address(), remote.rkey() };
+
+	std::uint8_t *source = reads ? remote.bytes() : from.bytes();
+	std::uint8_t *sink = reads ? to.bytes() : remote.bytes();
+
+	for (std::size_t i = 0; i < Repeated::piece; i++)
+		source[i] = pattern(2, i);
+	require(!pair.a().post(wr), "the request is posted");
+
+	ibv_wc wc = next_completion(pair.a().send_cq(), patience_ms);
+
+	require(wc.status == IBV_WC_SUCCESS, std::format("the status is {}", int(wc.status)));
+	require(wc.byte_len == length || !reads, "the completion tells the length");
+	pair.expect_alive();
+	for (std::size_t i = 0; i < Repeated::piece; i++)
+		require(sink[i] == pattern(2, i), std::format("octet {} arrived", i));
+}
+
+void long_write(const std::string &address)
+{
+	transfer(address, IBV_WR_RDMA_WRITE);
+}
+
+void long_read(const std::string &address)
+{
+	transfer(address, IBV_WR_RDMA_READ);
+}
+
+void long_send(const std::string &address)
+{
+	const std::uint32_t length = message_length();
+	const std::size_t room = (length / Repeated::piece + 1) * Repeated::piece;
+	Pair pair(address);
+	Repeated from(pair.a().pd(), room), to(pair.b().pd(), room);
+
+	from.bytes()[(length - 1) % Repeated::piece] = 77;
+	pair.b().receive(to.sge(length), 1);
+	pair.a().send(from.sge(length), 2);
+	require(next_completion(pair.a().send_cq(), patience_ms).status == IBV_WC_SUCCESS,
+		"it is sent");
+
+	ibv_wc wc = next_completion(pair.b().recv_cq(), patience_ms);
+
+	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == length, "it has arrived");
+	require(to.bytes()[(length - 1) % Repeated::piece] == 77, "with its data");
+}
+
+/* A request of 16 SGEs of this length each. */
+void refuse(const std::string &address, ibv_wr_opcode opcode, std::uint32_t length, bool at_post)
+{
+	Pair pair(address, { .send_sge = 16 });
+	Repeated from(pair.a().pd(), 2 * Repeated::piece);
+	std::vector<ibv_sge> sges(opcode == IBV_WR_RDMA_READ ? 1 : 16, from.sge(length));
+	ibv_send_wr wr = {};
+
+	wr.wr_id = 1;
+	wr.sg_list = sges.data();
+	wr.num_sge = static_cast<int>(sges.size());
+	wr.opcode = opcode;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	if (at_post) {
+		require(pair.a().post(wr) == EINVAL, "the post is refused");
+		pair.expect_alive();
+		return;
+	}
+	require(!pair.a().post(wr), "the request is posted");
+	expect_completion(pair.a().send_cq(), IBV_WC_LOC_LEN_ERR, 1);
+}
+
+void two_gigabytes(const std::string &address)
+{
+	refuse(address, IBV_WR_SEND, 1 << 27, false);
+	refuse(address, IBV_WR_RDMA_WRITE, (1u << 28) - 1, false);
+	refuse(address, IBV_WR_RDMA_READ, 1u << 31, false);
+}
+
+void four_gigabytes(const std::string &address)
+{
+	refuse(address, IBV_WR_SEND, 1 << 28, true);
+	refuse(address, IBV_WR_RDMA_WRITE, UINT32_MAX, true);
+}
+
+const cases::Case all[] = {
+	{ "a long message is written", long_write },
+	{ "a long message is read", long_read },
+	{ "a long message is sent", long_send },
+	{ "two gigabytes complete in error", two_gigabytes },
+	{ "four gigabytes are not posted", four_gigabytes },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}
