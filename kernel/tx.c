@@ -363,6 +363,21 @@ static bool tx_sink_good(struct xiw_qp *qp, const struct xiw_sge *sink)
 	return true;
 }
 
+/*
+ * Whether a Read or Atomic may go now: not before one of those under way is answered if they are as
+ * many as the peer allows. If it allows none (ORD 0), none of ours is ever sent.
+ */
+static int tx_may_ask(struct xiw_qp *qp, const struct xiw_sge *sink)
+{
+	if (!qp->reads.size)
+		return tx_request_failed(qp, IB_WC_LOC_QP_OP_ERR);
+	if (qp->reads.used == qp->reads.size)
+		return TX_NOTHING;
+	if (!tx_sink_good(qp, sink))
+		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+	return TX_STAGED;
+}
+
 /* @read becomes the youngest of those that wait for their Response. */
 static void tx_expect_response(struct xiw_qp *qp, const struct xiw_read *read)
 {
@@ -396,12 +411,11 @@ static int tx_stage_read(struct tx_run *run)
 	};
 	int ret;
 
-	if (qp->reads.used == qp->reads.size)
-		return TX_NOTHING;
 	if (cur->num_sge)
 		read.sink = *xiw_slot_sges(cur);
-	if (!tx_sink_good(qp, &read.sink))
-		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+	ret = tx_may_ask(qp, &read.sink);
+	if (ret != TX_STAGED)
+		return ret;
 	ret = tx_stage_read_req(run, &read, cur->rkey, cur->remote_addr);
 	if (ret == TX_STAGED)
 		qp->tx.busy = false;
@@ -421,10 +435,9 @@ static int tx_stage_atomic(struct tx_run *run)
 	struct xiw_atomic_req req;
 	int ret;
 
-	if (qp->reads.used == qp->reads.size)
-		return TX_NOTHING;
-	if (!tx_sink_good(qp, &read.sink))
-		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
+	ret = tx_may_ask(qp, &read.sink);
+	if (ret != TX_STAGED)
+		return ret;
 	xiw_atomic_build(&req, cur, read.request_id);
 	ret = tx_stage_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
 	if (ret == TX_STAGED) {

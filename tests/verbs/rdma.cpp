@@ -372,10 +372,12 @@ Pair::Pair(const std::string &address, const QpOptions &a, const QpOptions &b)
 {
 	rdma_conn_param parameters = connection_parameters();
 
+	parameters.initiator_depth = a.ord;
 	a_.emplace(resolve(a_channel_.get(), listener_.address()), a);
 	if (rdma_connect(a_->id(), &parameters))
 		fail("rdma_connect", errno);
 	b_.emplace(listener_.next_request(), b);
+	parameters.initiator_depth = b.ord;
 	if (rdma_accept(b_->id(), &parameters))
 		fail("rdma_accept", errno);
 	expect_event(a_channel(), RDMA_CM_EVENT_ESTABLISHED);

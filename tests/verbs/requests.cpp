@@ -424,6 +424,39 @@ void receive_with_wrong_lkey(const std::string &address)
 	require(setting.remote.is_zero(), "nothing was placed");
 }
 
+/* By its connection b may have no request under way that needs an answer: such a one cannot be sent. */
+void without_depth(const std::string &address, ibv_wr_opcode opcode)
+{
+	Pair pair(address, {}, { .ord = 0 });
+	Buffer into(pair.b().pd(), 64), from(pair.a().pd(), 64);
+	ibv_sge sge = into.sge(0, 8);
+	ibv_send_wr wr = {};
+
+	pair.b().write(sge, from.address(), from.mr()->rkey, 1);
+	expect_completion(pair.b().send_cq(), IBV_WC_SUCCESS, 1);
+	wr.wr_id = 2;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.opcode = opcode;
+	if (opcode == IBV_WR_RDMA_READ)
+		wr.wr.rdma = { from.address(), from.mr()->rkey };
+	else
+		wr.wr.atomic = { from.address(), 1, 0, from.mr()->rkey };
+	require(!pair.b().post(wr), "the request is posted");
+	expect_completion(pair.b().send_cq(), IBV_WC_LOC_QP_OP_ERR, 2);
+	pair.expect_disconnect();
+}
+
+void read_without_depth(const std::string &address)
+{
+	without_depth(address, IBV_WR_RDMA_READ);
+}
+
+void atomic_without_depth(const std::string &address)
+{
+	without_depth(address, IBV_WR_ATOMIC_FETCH_AND_ADD);
+}
+
 const cases::Case all[] = {
 	{ "too many SGEs are refused", too_many_sges },
 	{ "too much inline data is refused", too_long_inline },
@@ -448,6 +481,8 @@ const cases::Case all[] = {
 	{ "a write to another PD ends the connection", write_to_other_pd },
 	{ "a write to what was deregistered ends the connection", write_deregistered },
 	{ "a read of an unknown STag fails", read_unknown_stag },
+	{ "a read on a connection that allows none fails", read_without_depth },
+	{ "an atomic on a connection that allows none fails", atomic_without_depth },
 	{ "a read past a region fails", read_past_region },
 	{ "a read without the right to it fails", read_without_right },
 	{ "a receive that comes late is used at once", late_receive },
