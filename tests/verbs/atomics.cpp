@@ -281,7 +281,7 @@ std::uint64_t adds_per_connection()
 {
 	const char *wanted = std::getenv("FETCH_ADDS");
 
-	return wanted ? std::strtoull(wanted, nullptr, 10) : 2000;
+	return wanted ? std::strtoull(wanted, nullptr, 10) : 10000;
 }
 
 /* One of many that add 1 to the same word, with several requests under way. */
