@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs talk to the device as raw peers, octet by octet.
-names=(golden startup framing markers enhanced ddp rdmap terminate atomics immediate
+names=(golden startup framing markers enhanced ddp rdmap terminate atomics immediate windows
 	semantics security)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
