@@ -128,19 +128,16 @@ void requests_go_around(const std::string &address)
 	Buffer into(device.pd(), depth * 64);
 	Cq cq(ibv_create_cq(device.context(), 64, nullptr, nullptr, 0));
 	std::deque<Pair> all;
+	std::deque<Buffer> from;
 	std::map<std::uint32_t, unsigned int> got;
 
-	for (unsigned int i = 0; i < pairs; i++)
+	for (unsigned int i = 0; i < pairs; i++) {
 		all.emplace_back(address, QpOptions(),
 				 QpOptions{ .srq = srq.get(), .cq = cq.get() });
-	for (Pair &pair : all) {
-		Buffer from(pair.a().pd(), 64);
-
-		for (unsigned int i = 0; i < sends; i++)
-			pair.a().send(from.sge(0, 64), i);
-		for (unsigned int i = 0; i < sends; i++)
-			expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+		from.emplace_back(all[i].a().pd(), 64);
 	}
+	for (unsigned int i = 0; i < pairs * sends; i++) /* soon received: patience is short */
+		all[i % pairs].a().send(from[i % pairs].sge(0, 64), i / pairs);
 	for (unsigned int i = 0; i < depth; i++)
 		post(srq.get(), into.sge(i * 64, 64), i);
 	for (unsigned int i = 0; i < pairs * sends; i++) {
@@ -150,8 +147,11 @@ void requests_go_around(const std::string &address)
 		got[wc.qp_num]++;
 		post(srq.get(), into.sge(wc.wr_id * 64, 64), wc.wr_id);
 	}
-	for (Pair &pair : all)
+	for (Pair &pair : all) {
 		require(got[pair.b().qp()->qp_num] == sends, "each connection got its share");
+		for (unsigned int i = 0; i < sends; i++)
+			expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+	}
 }
 
 /* A message that came early takes the request as soon as it is posted. */
