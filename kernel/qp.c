@@ -552,10 +552,23 @@ static int qp_prepare(struct xiw_qp *qp, enum ib_qp_state to)
 	return ret;
 }
 
+/*
+ * Closes the connection in good order. One that has ended needs nothing more: rdma_disconnect(3) is
+ * for both ends, and who has been told of the end calls it, too.
+ */
+static int qp_close(struct xiw_qp *qp)
+{
+	struct xiw_ep *ep = qp_endpoint(qp);
+
+	if (!ep)
+		return READ_ONCE(qp->state) == XIW_QP_ERROR ? 0 : -EINVAL;
+	xiw_ep_end(ep, XIW_OK);
+	xiw_ep_put(ep);
+	return 0;
+}
+
 static int qp_modify_state(struct xiw_qp *qp, enum ib_qp_state to)
 {
-	struct xiw_ep *ep;
-
 	switch (to) {
 	case IB_QPS_RESET:
 		return qp_reset(qp);
@@ -564,12 +577,7 @@ static int qp_modify_state(struct xiw_qp *qp, enum ib_qp_state to)
 	case IB_QPS_RTS:	/* only a connection leads there */
 		return qp_prepare(qp, to);
 	case IB_QPS_SQD:
-		ep = qp_endpoint(qp);
-		if (!ep)
-			return -EINVAL;
-		xiw_ep_end(ep, XIW_OK);
-		xiw_ep_put(ep);
-		return 0;
+		return qp_close(qp);
 	case IB_QPS_SQE:
 	case IB_QPS_ERR:
 		qp_end(qp, XIW_LOCAL_ABORT);

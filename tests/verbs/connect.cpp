@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Connections that are opened at once come in the order in which they were asked for. */
+/* Connections come in the order in which they were asked for, and both ends may disconnect. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -60,8 +60,20 @@ void many_times(const std::string &address)
 		in_order(address);
 }
 
+/* Who is told of the end disconnects as well, as rdma_disconnect(3) asks of both. */
+void one_after_the_other(const std::string &address)
+{
+	Pair pair(address);
+
+	require(!rdma_disconnect(pair.a().id()), "an end disconnects");
+	pair.expect_disconnect();
+	require(!rdma_disconnect(pair.b().id()), "the other one, too, when it has been told");
+	require(pair.b().state() == IBV_QPS_ERR, "its queue pair stays in error");
+}
+
 const cases::Case all[] = {
 	{ "calls at once are requested and answered in their order", many_times },
+	{ "each end of a connection may disconnect", one_after_the_other },
 };
 
 } /* namespace */
