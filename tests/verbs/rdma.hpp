@@ -121,7 +121,7 @@ struct QpOptions {
 	ibv_pd *pd = nullptr;	    /* shared, else that of the SRQ or an own one */
 	bool notify = false;	    /* own CQs have a channel */
 	std::uint64_t send_ops = 0; /* what can be posted by ibv_wr_*, IBV_QP_EX_WITH_* */
-	std::uint8_t ord = 16; /* Reads and Atomics that may wait for their answers */
+	std::uint8_t ord = 16;	    /* Reads and Atomics that may wait for their answers */
 };
 
 /* A request with one SGE, which the caller keeps, and with a completion. */
