@@ -116,6 +116,7 @@ static void bind_to(struct xiw_mr *mw, struct xiw_mr *region, const struct ib_qp
 	mw->offset = region->offset + (bind->addr - region->iova);
 	mw->block_shift = region->block_shift;
 	mw->blocks = region->blocks;
+	mw->odp = region->odp;
 	xiw_mem_enable(mw, stag);
 }
 

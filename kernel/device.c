@@ -141,6 +141,18 @@ static int device_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
  * Queries
  */
 
+/* Any access to any user memory may be one to memory that is there on demand. */
+static void device_query_odp(struct ib_device_attr *attr)
+{
+	if (!IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING))
+		return;
+	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	attr->odp_caps.general_caps = IB_ODP_SUPPORT;
+	attr->odp_caps.per_transport_caps.rc_odp_caps =
+		IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | IB_ODP_SUPPORT_SRQ_RECV |
+		IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC;
+}
+
 static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 			struct ib_udata *udata)
 {
@@ -152,6 +164,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_SRQ_RESIZE |
 				 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	device_query_odp(attr);
 	attr->max_qp = XIW_MAX_QP;
 	attr->max_qp_wr = XIW_MAX_QP_WR;
 	attr->max_send_sge = XIW_MAX_SGE;
@@ -359,6 +372,9 @@ static const struct ib_device_ops device_ops = {
 	.reg_user_mr = xiw_mr_reg_user,
 	.reg_user_mr_dmabuf = xiw_mr_reg_dmabuf,
 	.rereg_user_mr = xiw_mr_rereg_user,
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+	.advise_mr = xiw_odp_advise,
+#endif
 	.get_dma_mr = xiw_mr_get_dma,
 	.alloc_mr = xiw_mr_alloc,
 	.map_mr_sg = xiw_mr_map_sg,

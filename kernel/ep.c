@@ -556,13 +556,13 @@ static void ep_opened(struct xiw_ep *ep)
 /* The stream runs, or has just ended; what came before the end is still processed. */
 static void ep_streaming(struct xiw_ep *ep)
 {
-	bool starved;
+	bool waits;
 
 	lock_sock(ep->sk);
 	xiw_rx_run(ep->qp, ep->sk);
-	starved = ep->qp->rx.starved && xiw_qp_open(ep->qp);
+	waits = (ep->qp->rx.starved || ep->qp->rx.paging) && xiw_qp_open(ep->qp);
 	release_sock(ep->sk);
-	if (starved || !xiw_sock_ended(ep->sk))
+	if (waits || !xiw_sock_ended(ep->sk))
 		return;
 	if (test_bit(XIW_EP_EV_OPENED, &ep->events))
 		ep_opened(ep);

@@ -10,6 +10,7 @@
 
 #include "cm.h"
 #include "device.h"
+#include "odp.h"
 #include "worker.h"
 
 static int main_netdev_event(struct notifier_block *nb, unsigned long event, void *info)
@@ -59,6 +60,9 @@ static int __init main_init(void)
 	ret = xiw_cm_init();
 	if (ret)
 		return ret;
+	ret = xiw_odp_init();
+	if (ret)
+		goto no_odp;
 	ret = xiw_workers_init();
 	if (ret)
 		goto no_workers;
@@ -71,6 +75,8 @@ static int __init main_init(void)
 no_notifier:
 	xiw_workers_exit();
 no_workers:
+	xiw_odp_exit();
+no_odp:
 	xiw_cm_exit();
 	return ret;
 }
@@ -91,6 +97,7 @@ static void __exit main_exit(void)
 	unregister_netdevice_notifier(&main_netdev_notifier);
 	ib_unregister_driver(XIW_DRIVER_ID);
 	xiw_workers_exit();
+	xiw_odp_exit();
 	xiw_cm_exit();
 }
 

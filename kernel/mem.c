@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "mem.h"
+#include "odp.h"
 
 #define MEM_INDEX_MAX	(U32_MAX >> XIW_STAG_KEY_BITS)
 
@@ -22,20 +23,36 @@ struct xiw_mr *xiw_mem_find(struct ib_device *ibdev, u32 stag)
 	return xa_load(&to_xiw_device(ibdev)->stags, stag >> XIW_STAG_KEY_BITS);
 }
 
-/* Returns a reference that the caller must put, or NULL. */
-static struct xiw_mr *mem_lookup(struct ib_device *ibdev, u32 stag)
+struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag)
 {
 	struct xiw_mr *mr;
 
+	local_bh_disable();
 	rcu_read_lock();
 	mr = xiw_mem_find(ibdev, stag);
 	if (mr && !refcount_inc_not_zero(&mr->ref))
 		mr = NULL;
 	rcu_read_unlock();
+	if (mr)
+		smp_mb__after_atomic();	/* pairs with the barrier in xiw_mem_disable() */
+	else
+		local_bh_enable();
 	return mr;
 }
 
-static enum xiw_mem_fault mem_judge_range(const struct xiw_mr *mr, u64 addr, u64 len)
+static void mem_drop(struct xiw_mr *mr)
+{
+	if (refcount_dec_and_test(&mr->ref))
+		complete(&mr->unused);
+}
+
+void xiw_mr_drop(struct xiw_mr *mr)
+{
+	mem_drop(mr);
+	local_bh_enable();
+}
+
+enum xiw_mem_fault xiw_mr_judge_range(const struct xiw_mr *mr, u64 addr, u64 len)
 {
 	u64 last;
 
@@ -59,40 +76,44 @@ static enum xiw_mem_fault mem_judge(const struct xiw_mr *mr, const struct ib_qp 
 		return XIW_MEM_BAD_PD;
 	if (access & ~mr->access)
 		return XIW_MEM_NO_RIGHT;
-	return mem_judge_range(mr, addr, len);
+	return xiw_mr_judge_range(mr, addr, len);
 }
 
-enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, const struct ib_qp *ibqp, u32 stag, u64 addr,
+enum xiw_mem_fault xiw_mr_judge(const struct ib_qp *ibqp, u32 stag, u64 addr, u64 len, int access)
+{
+	struct xiw_mr *mr = xiw_mr_hold(ibqp->device, stag);
+	enum xiw_mem_fault fault;
+
+	if (unlikely(!mr))
+		return XIW_MEM_BAD_STAG;
+	fault = mem_judge(mr, ibqp, stag, addr, len, access);
+	xiw_mr_drop(mr);
+	return fault;
+}
+
+enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct xiw_accessor *by, u32 stag, u64 addr,
 			      u64 len, int access)
 {
+	struct xiw_mr *found = xiw_mr_hold(by->ibqp->device, stag);
 	enum xiw_mem_fault fault;
-	struct xiw_mr *found;
 
-	local_bh_disable();
-	found = mem_lookup(ibqp->device, stag);
-	if (unlikely(!found)) {
-		local_bh_enable();
+	if (unlikely(!found))
 		return XIW_MEM_BAD_STAG;
-	}
-	smp_mb__after_atomic();	/* pairs with the barrier in xiw_mem_disable() */
-	fault = mem_judge(found, ibqp, stag, addr, len, access);
+	fault = mem_judge(found, by->ibqp, stag, addr, len, access);
+	if (!fault && xiw_mr_on_demand(found))
+		fault = xiw_odp_enter(found, by, addr, len);
 	if (unlikely(fault))
-		xiw_mr_put(found);
+		xiw_mr_drop(found);
 	else
 		*mr = found;
 	return fault;
 }
 
-static void mem_drop(struct xiw_mr *mr)
-{
-	if (refcount_dec_and_test(&mr->ref))
-		complete(&mr->unused);
-}
-
 void xiw_mr_put(struct xiw_mr *mr)
 {
-	mem_drop(mr);
-	local_bh_enable();
+	if (xiw_mr_on_demand(mr))
+		xiw_odp_leave(mr);
+	xiw_mr_drop(mr);
 }
 
 void *xiw_mr_span(const struct xiw_mr *mr, u64 addr, size_t *len)
@@ -104,7 +125,7 @@ void *xiw_mr_span(const struct xiw_mr *mr, u64 addr, size_t *len)
 		return (void *)(uintptr_t)addr;
 
 	block_size = (size_t)1 << mr->block_shift;
-	place = addr - mr->iova + mr->offset;
+	place = xiw_mr_place(mr, addr);
 	block = &mr->blocks[place >> mr->block_shift];
 	start = *block + (place & (block_size - 1));
 	for (run = *block + block_size - start; run < *len; run += block_size, block++)
@@ -184,7 +205,11 @@ void xiw_mem_free(struct xiw_mr *mr)
 		ib_umem_release(mr->umem);
 	if (mr->dmabuf)
 		xiw_dmabuf_release(mr);
-	if (!mr->window)
+	if (mr->window)
+		;	/* it has borrowed all from its region */
+	else if (xiw_mr_on_demand(mr))
+		xiw_odp_put(mr->odp);
+	else
 		kvfree(mr->blocks);
 	kvfree(mr->staged);
 	kfree_rcu(mr, rcu);

@@ -13,6 +13,9 @@
 
 #include "device.h"
 
+struct xiw_accessor;
+struct xiw_odp;
+
 /**
  * struct xiw_mr - registered memory, or a window on it
  * @ibmr: what the core sees; lkey and rkey are the STag, or are to be with the next registration.
@@ -29,10 +32,12 @@
  * @length: octets
  * @all_memory: a DMA region: any kernel address, no bounds
  * @umem: pinned memory of a user region, or NULL
+ * @odp: pages of a user region that are there on demand, or NULL
  * @dmabuf: memory of a user region that another driver has exported, or NULL
  * @mapping: where it is in the kernel's space
  * @block_shift: log2 of the size of a block
- * @blocks: kernel addresses of blocks; a window shares those of its region
+ * @blocks: kernel addresses of blocks; a window shares those of its region, with @odp, whose they
+ *	are if there is one
  * @staged: fast registration: blocks that xiw_mr_map_sg() got; accesses see them only when a
  *	registration request has made them @blocks
  * @num_staged: used ones of @staged
@@ -58,6 +63,7 @@ struct xiw_mr {
 	bool			all_memory;
 
 	struct ib_umem		*umem;
+	struct xiw_odp		*odp;
 	struct dma_buf		*dmabuf;
 	struct iosys_map	mapping;
 	u8			block_shift;
@@ -109,14 +115,14 @@ enum xiw_mem_fault {
 	XIW_MEM_NO_RIGHT,
 	XIW_MEM_BAD_BOUNDS,
 	XIW_MEM_BAD_WRAP,
+	XIW_MEM_ABSENT,		/* not refused: try again when the pages are there */
 	XIW_NUM_MEM_FAULTS
 };
 
 /* mem.c APIs */
 
 /**
- * xiw_mr_get - find registered memory for one access and judge the access
- * @mr: result, with a reference that the caller must put; untouched on a fault
+ * xiw_mr_judge - judge an access
  * @ibqp: queue pair for which it is
  * @stag: index and key octet
  * @addr: first octet
@@ -126,14 +132,41 @@ enum xiw_mem_fault {
  * Checks in this order: index, key and validity; domain; rights; wrap of @addr + @len at 2^64;
  * bounds (RFC 5040 sections 5.2.1 and 7.2, RFC 5041 section 7.1).
  *
- * Context: process or softirq. Between get and put the pages stay; softirqs are off, so that who
- * ends the validity of an STag can wait for it.
+ * Context: process or softirq.
  * Return: XIW_MEM_OK or what is wrong.
  */
-enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, const struct ib_qp *ibqp, u32 stag, u64 addr,
+enum xiw_mem_fault xiw_mr_judge(const struct ib_qp *ibqp, u32 stag, u64 addr, u64 len, int access);
+
+/**
+ * xiw_mr_get - judge an access and begin it
+ * @mr: result, with a reference that the caller must put; untouched on a fault
+ * @by: who accesses
+ * @stag: see xiw_mr_judge(), for this and what follows
+ * @addr: the range has to be a small one: all its pages have to be there at a time
+ * @len: octets
+ * @access: rights
+ *
+ * Context: process or softirq. Between get and put the pages stay; softirqs are off, so that who
+ * ends the validity of an STag, or takes the pages, can wait for it.
+ * Return: XIW_MEM_OK or what is wrong; XIW_MEM_ABSENT if @by will be resumed.
+ */
+enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct xiw_accessor *by, u32 stag, u64 addr,
 			      u64 len, int access);
 
 void xiw_mr_put(struct xiw_mr *mr);
+
+/* Finds what an index stands for, or NULL. Judges nothing; softirqs are off until the drop. */
+struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag);
+void xiw_mr_drop(struct xiw_mr *mr);
+
+/* Whether all octets are inside: XIW_MEM_OK, XIW_MEM_BAD_WRAP or XIW_MEM_BAD_BOUNDS. */
+enum xiw_mem_fault xiw_mr_judge_range(const struct xiw_mr *mr, u64 addr, u64 len);
+
+/* Where @addr of a region is, in octets from the start of its first block. */
+static inline u64 xiw_mr_place(const struct xiw_mr *mr, u64 addr)
+{
+	return addr - mr->iova + mr->offset;
+}
 
 /**
  * xiw_mr_span - longest run of registered memory that lies in a row in the kernel's space

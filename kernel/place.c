@@ -18,6 +18,7 @@ static enum xiw_cause place_tagged_fault(enum xiw_mem_fault fault)
 		[XIW_MEM_NO_RIGHT]	= XIW_NO_REMOTE_WRITE,
 		[XIW_MEM_BAD_BOUNDS]	= XIW_BAD_BOUNDS,
 		[XIW_MEM_BAD_WRAP]	= XIW_BAD_WRAP,
+		[XIW_MEM_ABSENT]	= XIW_NOT_YET,
 	};
 
 	return causes[fault];
@@ -31,6 +32,7 @@ enum xiw_cause xiw_source_fault(enum xiw_mem_fault fault)
 		[XIW_MEM_NO_RIGHT]	= XIW_READ_NO_RIGHT,
 		[XIW_MEM_BAD_BOUNDS]	= XIW_READ_BAD_BOUNDS,
 		[XIW_MEM_BAD_WRAP]	= XIW_READ_BAD_WRAP,
+		[XIW_MEM_ABSENT]	= XIW_NOT_YET,
 	};
 
 	return causes[fault];
@@ -45,7 +47,7 @@ static enum xiw_mem_fault place_copy(struct xiw_qp *qp, struct xiw_cursor *from,
 	size_t n;
 	void *to;
 
-	fault = xiw_mr_get(&mr, &qp->ibqp, stag, addr, len, access);
+	fault = xiw_mr_get(&mr, &qp->rx_accessor, stag, addr, len, access);
 	if (unlikely(fault))
 		return fault;
 	for (; len; len -= n, addr += n) {
@@ -66,14 +68,16 @@ static enum xiw_cause place_write(struct xiw_qp *qp, const struct xiw_headers *h
 				  struct xiw_cursor *payload)
 {
 	struct xiw_rx *rx = &qp->rx;
+	enum xiw_mem_fault fault = XIW_MEM_OK;
 
-	rx->write_len = len + (rx->write_open ? rx->write_len : 0);
-	rx->write_open = !(hdr->ctrl.ddp & DDP_LAST);
-	if (!len)	/* STag and TO must not be checked, RFC 5041 section 5.2 */
-		return XIW_OK;
-	return place_tagged_fault(place_copy(qp, payload, be32_to_cpu(hdr->tagged.stag),
-					     be64_to_cpu(hdr->tagged.to), len,
-					     IB_ACCESS_REMOTE_WRITE));
+	if (len)	/* else STag and TO must not be checked, RFC 5041 section 5.2 */
+		fault = place_copy(qp, payload, be32_to_cpu(hdr->tagged.stag),
+				   be64_to_cpu(hdr->tagged.to), len, IB_ACCESS_REMOTE_WRITE);
+	if (likely(!fault)) {
+		rx->write_len = len + (rx->write_open ? rx->write_len : 0);
+		rx->write_open = !(hdr->ctrl.ddp & DDP_LAST);
+	}
+	return place_tagged_fault(fault);
 }
 
 /* The request will complete so; the stream ends. */
@@ -264,6 +268,7 @@ static enum xiw_cause place_send(struct xiw_qp *qp, const struct xiw_rdmap_op *o
 				 struct xiw_cursor *payload)
 {
 	u64 mo = be32_to_cpu(hdr->untagged.mo);
+	enum xiw_mem_fault fault;
 	enum xiw_cause cause;
 
 	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_SEND])
@@ -275,7 +280,10 @@ static enum xiw_cause place_send(struct xiw_qp *qp, const struct xiw_rdmap_op *o
 		return place_recv_failed(qp, IB_WC_LOC_LEN_ERR, XIW_BAD_MO);
 	if (unlikely(mo + len > qp->rx.recv->length))
 		return place_recv_failed(qp, IB_WC_LOC_LEN_ERR, XIW_MESSAGE_TOO_LONG);
-	if (unlikely(place_scatter(qp, mo, len, payload)))
+	fault = place_scatter(qp, mo, len, payload);
+	if (unlikely(fault == XIW_MEM_ABSENT))
+		return XIW_NOT_YET;
+	if (unlikely(fault))
 		return place_recv_failed(qp, IB_WC_LOC_PROT_ERR, XIW_LOCAL_FAULT);
 	if (hdr->ctrl.ddp & DDP_LAST)
 		return place_deliver(qp, op, hdr, mo + len);
@@ -325,16 +333,10 @@ static enum xiw_cause place_imm(struct xiw_qp *qp, const struct xiw_rdmap_op *op
 /* RFC 5040 section 5.2.1: the whole range is judged before anything is answered. */
 static enum xiw_cause place_judge_source(struct xiw_qp *qp, const struct xiw_irq_entry *irq)
 {
-	enum xiw_mem_fault fault;
-	struct xiw_mr *mr;
-
 	if (!irq->size)
 		return XIW_OK;
-	fault = xiw_mr_get(&mr, &qp->ibqp, irq->src_stag, irq->src_to, irq->size,
-			   IB_ACCESS_REMOTE_READ);
-	if (!fault)
-		xiw_mr_put(mr);
-	return xiw_source_fault(fault);
+	return xiw_source_fault(xiw_mr_judge(&qp->ibqp, irq->src_stag, irq->src_to, irq->size,
+					     IB_ACCESS_REMOTE_READ));
 }
 
 /* What Read and Atomic Requests have in common: their queue and their number. */
@@ -415,7 +417,7 @@ static enum xiw_cause place_atomic_req(struct xiw_qp *qp, const struct xiw_heade
 		return cause;
 	if (!xiw_atomic_known(req))
 		return XIW_BAD_OPCODE;
-	fault = xiw_mr_get(&mr, &qp->ibqp, be32_to_cpu(req->stag), to, len,
+	fault = xiw_mr_get(&mr, &qp->rx_accessor, be32_to_cpu(req->stag), to, len,
 			   IB_ACCESS_REMOTE_ATOMIC);
 	if (fault)
 		return xiw_source_fault(fault);
@@ -433,6 +435,7 @@ static enum xiw_cause place_atomic_req(struct xiw_qp *qp, const struct xiw_heade
 static enum xiw_cause place_atomic_resp(struct xiw_qp *qp, const struct xiw_headers *hdr)
 {
 	u64 original = be64_to_cpu(hdr->atomic_resp.original);
+	enum xiw_mem_fault fault;
 	enum xiw_cause cause;
 	struct xiw_read *read;
 	struct xiw_mr *mr;
@@ -445,9 +448,11 @@ static enum xiw_cause place_atomic_resp(struct xiw_qp *qp, const struct xiw_head
 	cause = place_judge_whole(qp, hdr, DDP_QN_ATOMIC_RESP);
 	if (cause)
 		return cause;
-	/* Its owner may have deregistered the sink meanwhile: not the peer's fault. */
-	if (xiw_mr_get(&mr, &qp->ibqp, read->sink.lkey, read->sink.addr, sizeof(original),
-		       IB_ACCESS_LOCAL_WRITE)) {
+	fault = xiw_mr_get(&mr, &qp->rx_accessor, read->sink.lkey, read->sink.addr,
+			   sizeof(original), IB_ACCESS_LOCAL_WRITE);
+	if (fault == XIW_MEM_ABSENT)
+		return XIW_NOT_YET;
+	if (fault) {	/* its owner may have deregistered the sink meanwhile: not the peer's */
 		place_read_failed(qp, read, IB_WC_LOC_PROT_ERR);
 		return XIW_LOCAL_FAULT;
 	}

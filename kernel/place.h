@@ -18,7 +18,8 @@
  * Judges the segment, places its payload, completes what it completes (RFC 5040 section 5,
  * RFC 5041 sections 5 and 7).
  *
- * Return: XIW_OK, or why the stream has to end.
+ * Return: XIW_OK, or why the stream has to end; XIW_NOT_YET if nothing has happened, because pages
+ * have to be fetched before it is tried again.
  */
 enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
 			 struct xiw_cursor *payload);

@@ -214,6 +214,8 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 		.hold = hold,
 		.blocked = hold,
 	};
+	qp->tx_accessor.failed = false;
+	qp->rx_accessor.failed = false;
 	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc, .first = true };
 	for (qn = 0; qn < DDP_NUM_QN; qn++) {
 		qp->tx.msn[qn] = 1;
@@ -452,6 +454,8 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	INIT_LIST_HEAD(&qp->srq_entry);
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
+	xiw_accessor_init(&qp->tx_accessor, ibqp, xiw_worker_queue);
+	xiw_accessor_init(&qp->rx_accessor, ibqp, xiw_qp_wake);
 	qp->attr_state = IB_QPS_INIT;	/* what the verbs call iWARP's Idle */
 
 	ret = xa_alloc_cyclic(&dev->qps, &qp->qpn, NULL, XA_LIMIT(2, 0xffffff), &dev->next_qpn,
@@ -483,8 +487,9 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
  * 3. All references are awaited.
  * 4. Memory goes.
  *
- * Who may still be running: a worker (holds a reference, finds no socket), socket callbacks (none
- * after detach), the iw_cm (gives its reference back when it hears of the end).
+ * Who may still be running: a worker, or work that fetches pages (each holds a reference, finds no
+ * socket), socket callbacks (none after detach), the iw_cm (gives its reference back when it hears
+ * of the end).
  *
  * Return: 0.
  */

@@ -16,6 +16,7 @@
 #include "cq.h"
 #include "device.h"
 #include "mpa.h"
+#include "odp.h"
 #include "ring.h"
 #include "srq.h"
 #include "terminate.h"
@@ -34,6 +35,10 @@ struct xiw_ep;
  *                   xiw_qp.tx, .rx, .sq, .rq, .sq_wrs, .reads, .irq
  *   qp->lock        spinlock, any context: .state, .ep, and the progress above
  *                   while no socket is attached
+ *   odp->lock       rwlock, where pages of a region on demand are; with softirqs off. Read
+ *                   held by each access to them, so it is a leaf below the socket lock.
+ *                   Written by who fetches pages, and by the mm when it takes them, under
+ *                   whatever the mm holds then: so nothing of the mm is called with it held
  *   cq->lock, srq->lock, qp->sq_post_lock, qp->rq_post_lock, worker->lock
  *                   leaves, any context
  *
@@ -227,6 +232,7 @@ struct xiw_tx {
  * @first: no FPDU has come yet
  * @starved: the Send at the head of the socket's queue waits for a receive request
  * @starved_since: since then, in jiffies
+ * @paging: the FPDU at the head of the socket's queue waits for pages
  * @cause: first fault of the stream
  * @fault: headers of the FPDU to blame, if one is
  * @fault_known: @fault is valid
@@ -243,6 +249,7 @@ struct xiw_rx {
 	bool			first;
 	bool			starved;
 	unsigned long		starved_since;
+	bool			paging;
 	bool			kick;
 	enum xiw_cause		cause;
 	struct xiw_headers	fault;
@@ -271,10 +278,12 @@ struct xiw_rx {
  * @ird: inbound Reads and Atomics agreed
  * @ord: outbound ones
  * @tx: transmit progress
+ * @tx_accessor: whose memory is read
  * @sq: send ring
  * @sq_wrs: a struct xiw_send_wr for each slot of @sq
  * @read_slots: entries of @reads
  * @rx: receive progress
+ * @rx_accessor: whose memory is written, and the targets of Atomics
  * @rq: receive ring, unused with a shared one
  * @reads: FIFO over @read_slots: Reads and Atomics that wait for their Response
  * @irq: FIFO over @irq_slots: Reads and Atomics of the peer that wait to be answered
@@ -315,12 +324,14 @@ struct xiw_qp {
 	u16			ord;
 
 	struct xiw_tx		tx;
+	struct xiw_accessor	tx_accessor;
 	struct xiw_ring		sq;
 	struct xiw_send_wr	*sq_wrs;
 	struct xiw_fifo		reads;
 	struct xiw_read		*read_slots;
 
 	struct xiw_rx		rx;
+	struct xiw_accessor	rx_accessor;
 	struct xiw_ring		rq;
 	struct xiw_fifo		irq;
 	struct xiw_irq_entry	*irq_slots;

@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "mem.h"
+#include "odp.h"
 
 /* Publishes @mr, or frees it. */
 static struct ib_mr *region_finish(struct xiw_mr *mr)
@@ -83,6 +84,25 @@ fail:
 	return ERR_PTR(ret);
 }
 
+/* Notes which memory of this process it is, and gets the pages when they are needed. */
+static struct xiw_mr *region_on_demand(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access)
+{
+	struct xiw_mr *mr = xiw_mem_alloc(pd, IB_MR_TYPE_USER, access);
+	int ret;
+
+	if (IS_ERR(mr))
+		return mr;
+	ret = xiw_odp_attach(mr, start, len);
+	if (ret) {
+		xiw_mem_free(mr);
+		return ERR_PTR(ret);
+	}
+	mr->iova = iova;
+	mr->length = len;
+	mr->valid = true;
+	return mr;
+}
+
 /**
  * xiw_mr_reg_user - register memory of a process
  * @pd: protection domain
@@ -98,8 +118,12 @@ fail:
 struct ib_mr *xiw_mr_reg_user(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access,
 			      struct ib_dmah *dmah, struct ib_udata *udata)
 {
-	struct xiw_mr *mr = region_pin(pd, start, len, iova, access);
+	struct xiw_mr *mr;
 
+	if (IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) && (access & IB_ACCESS_ON_DEMAND))
+		mr = region_on_demand(pd, start, len, iova, access & ~IB_ACCESS_ON_DEMAND);
+	else
+		mr = region_pin(pd, start, len, iova, access);
 	return IS_ERR(mr) ? ERR_CAST(mr) : region_finish(mr);
 }
 
@@ -147,7 +171,7 @@ struct ib_mr *xiw_mr_rereg_user(struct ib_mr *ibmr, int flags, u64 start, u64 le
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->access;
-	if (mr->dmabuf || (access & ~XIW_MEM_ACCESS))
+	if (!mr->umem || (access & ~XIW_MEM_ACCESS))
 		return ERR_PTR(-EOPNOTSUPP);
 	if (flags & IB_MR_REREG_TRANS)
 		fresh = region_pin(pd, start, len, iova, access);

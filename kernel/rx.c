@@ -125,6 +125,16 @@ static bool rx_may_wait(struct xiw_qp *qp)
 	return time_before_eq(jiffies, qp->rx.starved_since + msecs_to_jiffies(RX_PATIENCE_MS));
 }
 
+/* Whether an FPDU stays in the socket for now: it lacks a receive request, or pages. */
+static bool rx_waits(struct xiw_qp *qp, enum xiw_cause cause)
+{
+	qp->rx.paging = cause == XIW_NOT_YET;
+	if (cause == XIW_NO_RECEIVE && rx_may_wait(qp))
+		return true;
+	qp->rx.starved = false;
+	return qp->rx.paging;
+}
+
 /**
  * rx_fpdu - process the FPDU at a place in the stream if all of it is there
  * @qp: the queue pair
@@ -163,11 +173,10 @@ static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
 	trace_xiw_rx_fpdu(qp->qpn, &hdr, fpdu_len);
 
 	cause = xiw_place(qp, &hdr, ulpdu_len, cur);
-	if (unlikely(cause == XIW_NO_RECEIVE) && rx_may_wait(qp)) {
+	if (unlikely(rx_waits(qp, cause))) {
 		qp->rx.need = fpdu_len;
 		return 0;
 	}
-	qp->rx.starved = false;
 	if (unlikely(cause)) {
 		xiw_qp_fail(qp, cause, &hdr);
 		return -EPROTO;

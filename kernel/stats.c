@@ -27,6 +27,7 @@ static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
 	[XIW_STAT_RX_BYTES].name	= "rx_bytes",
 	[XIW_STAT_RX_BATCHES].name	= "rx_batches",
 	[XIW_STAT_NOTIFICATIONS].name	= "notifications",
+	[XIW_STAT_PAGE_FETCHES].name	= "page_fetches",
 	[XIW_STAT_CONNECTS].name	= "connects",
 	[XIW_STAT_ACCEPTS].name		= "accepts",
 	[XIW_STAT_CONN_FAILURES].name	= "conn_failures",

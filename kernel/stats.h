@@ -31,6 +31,7 @@ enum xiw_stat {
 	XIW_STAT_RX_BYTES,
 	XIW_STAT_RX_BATCHES,		/* receive runs */
 	XIW_STAT_NOTIFICATIONS,		/* completion events */
+	XIW_STAT_PAGE_FETCHES,		/* accesses that missed pages of a region on demand */
 	XIW_STAT_CONNECTS,		/* connections established, active side */
 	XIW_STAT_ACCEPTS,		/* ... passive side */
 	XIW_STAT_CONN_FAILURES,		/* handshakes that failed */

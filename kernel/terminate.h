@@ -52,7 +52,8 @@ enum xiw_cause {
 	XIW_LOCAL_FAULT,		/* a local work request or ring is bad */
 	XIW_LOCAL_ABORT,		/* the consumer moved the queue pair to error */
 	XIW_NO_MEMORY,
-	XIW_NUM_CAUSES
+	XIW_NUM_CAUSES,
+	XIW_NOT_YET			/* not a cause: pages are fetched, then it is tried again */
 };
 
 enum xiw_term_layer { TERM_RDMAP = 0, TERM_DDP = 1, TERM_MPA = 2 };

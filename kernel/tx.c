@@ -143,6 +143,23 @@ static int tx_stage_message(struct tx_run *run, u8 opcode, const void *body, u32
  * Responses to Reads and Atomics of the peer
  */
 
+/* Copies registered octets to @to. */
+static enum xiw_mem_fault tx_copy(struct xiw_qp *qp, void *to, u32 stag, u64 addr, u32 len,
+				  int access)
+{
+	enum xiw_mem_fault fault;
+	struct xiw_mr *mr;
+
+	if (!len)
+		return XIW_MEM_OK;
+	fault = xiw_mr_get(&mr, &qp->tx_accessor, stag, addr, len, access);
+	if (unlikely(fault))
+		return fault;
+	xiw_mr_read(mr, addr, to, len);
+	xiw_mr_put(mr);
+	return XIW_MEM_OK;
+}
+
 /* The Read Request as it would be if it asked for what is still to be sent (RFC 5040 4.8). */
 static void tx_read_fault_header(struct xiw_headers *hdr, const struct xiw_irq_entry *irq)
 {
@@ -185,36 +202,28 @@ static int tx_stage_read_resp(struct tx_run *run, struct xiw_irq_entry *irq)
 	struct xiw_headers fault;
 	struct xiw_fpdu fpdu;
 	enum xiw_mem_fault bad;
-	struct xiw_mr *mr = NULL;
 	int ret;
 
-	if (payload) {
-		/* All that is left: the whole range was judged when the request came. */
-		bad = xiw_mr_get(&mr, &qp->ibqp, irq->src_stag, irq->src_to + irq->sent,
-				 payload, IB_ACCESS_REMOTE_READ);
-		if (unlikely(bad)) {
-			tx_read_fault_header(&fault, irq);
-			xiw_qp_fail(qp, xiw_source_fault(bad), &fault);
-			return TX_NOTHING;
-		}
-	}
 	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
-	if (ret == TX_STAGED) {
-		xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, irq->sent + payload == irq->size,
-			      irq->sink_stag, irq->sink_to + irq->sent);
-		if (payload)
-			xiw_mr_read(mr, irq->src_to + irq->sent, fpdu.at, payload);
-		fpdu.at += payload;
-		tx_fpdu_end(run, &fpdu);
+	if (ret != TX_STAGED)
+		return ret;
+	xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, irq->sent + payload == irq->size,
+			    irq->sink_stag, irq->sink_to + irq->sent);
+	bad = tx_copy(qp, fpdu.at, irq->src_stag, irq->src_to + irq->sent, payload,
+		      IB_ACCESS_REMOTE_READ);
+	if (unlikely(bad == XIW_MEM_ABSENT))
+		return TX_NOTHING;
+	if (unlikely(bad)) {
+		tx_read_fault_header(&fault, irq);
+		xiw_qp_fail(qp, xiw_source_fault(bad), &fault);
+		return TX_NOTHING;
 	}
-	if (mr)
-		xiw_mr_put(mr);
-	if (ret == TX_STAGED) {
-		irq->sent += payload;
-		if (irq->sent == irq->size)
-			xiw_fifo_pop(&qp->irq);
-	}
-	return ret;
+	fpdu.at += payload;
+	tx_fpdu_end(run, &fpdu);
+	irq->sent += payload;
+	if (irq->sent == irq->size)
+		xiw_fifo_pop(&qp->irq);
+	return TX_STAGED;
 }
 
 /* Stages the next FPDU of the oldest Response that is due. */
@@ -252,7 +261,6 @@ static enum xiw_mem_fault tx_gather(struct xiw_qp *qp, u32 from, void *to, u32 l
 	const struct xiw_send_slot *cur = qp->tx.cur;
 	const struct xiw_sge *sge = xiw_slot_sges(cur);
 	enum xiw_mem_fault bad;
-	struct xiw_mr *mr;
 	u32 n;
 
 	if (cur->flags & XIW_SEND_INLINE) {
@@ -265,11 +273,9 @@ static enum xiw_mem_fault tx_gather(struct xiw_qp *qp, u32 from, void *to, u32 l
 			continue;
 		}
 		n = min(len, sge->length - from);
-		bad = xiw_mr_get(&mr, &qp->ibqp, sge->lkey, sge->addr + from, n, 0);
+		bad = tx_copy(qp, to, sge->lkey, sge->addr + from, n, 0);
 		if (unlikely(bad))
 			return bad;
-		xiw_mr_read(mr, sge->addr + from, to, n);
-		xiw_mr_put(mr);
 		to += n;
 		len -= n;
 		from = 0;
@@ -318,6 +324,7 @@ static int tx_stage_payload(struct tx_run *run)
 	bool tagged = cur->opcode == XIW_OP_WRITE || cur->opcode == XIW_OP_WRITE_IMM;
 	u32 payload = tx->cur_len - tx->cur_sent;
 	struct xiw_fpdu fpdu;
+	enum xiw_mem_fault bad;
 	bool last;
 	int ret;
 
@@ -333,7 +340,10 @@ static int tx_stage_payload(struct tx_run *run)
 		xiw_fpdu_put_untagged(&fpdu, tx_send_opcode(cur), last,
 				cur->opcode == XIW_OP_SEND_INV ? cur->imm_inv : 0,
 				tx->msn[DDP_QN_SEND], tx->cur_sent);
-	if (unlikely(tx_gather(qp, tx->cur_sent, fpdu.at, payload)))
+	bad = tx_gather(qp, tx->cur_sent, fpdu.at, payload);
+	if (unlikely(bad == XIW_MEM_ABSENT))
+		return TX_NOTHING;
+	if (unlikely(bad))
 		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
 	fpdu.at += payload;
 	tx_fpdu_end(run, &fpdu);
@@ -349,20 +359,6 @@ static int tx_stage_payload(struct tx_run *run)
 	return TX_STAGED;
 }
 
-/* Whether the memory that a Response is to fill can be written. */
-static bool tx_sink_good(struct xiw_qp *qp, const struct xiw_sge *sink)
-{
-	struct xiw_mr *mr;
-
-	if (!sink->length)
-		return true;
-	if (xiw_mr_get(&mr, &qp->ibqp, sink->lkey, sink->addr, sink->length,
-		       IB_ACCESS_LOCAL_WRITE))
-		return false;
-	xiw_mr_put(mr);
-	return true;
-}
-
 /*
  * Whether a Read or Atomic may go now: not before one of those under way is answered if they are as
  * many as the peer allows. If it allows none (ORD 0), none of ours is ever sent.
@@ -373,7 +369,8 @@ static int tx_may_ask(struct xiw_qp *qp, const struct xiw_sge *sink)
 		return tx_request_failed(qp, IB_WC_LOC_QP_OP_ERR);
 	if (qp->reads.used == qp->reads.size)
 		return TX_NOTHING;
-	if (!tx_sink_good(qp, sink))
+	if (sink->length && xiw_mr_judge(&qp->ibqp, sink->lkey, sink->addr, sink->length,
+					 IB_ACCESS_LOCAL_WRITE))
 		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
 	return TX_STAGED;
 }

@@ -60,6 +60,12 @@ int MemoryRegion::modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_
 				pd, request.get(), sizeof(request), &answer, sizeof(answer));
 }
 
+int MemoryRegion::advise(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *list,
+			 uint32_t num) noexcept
+{
+	return ibv_cmd_advise_mr(pd, advice, flags, list, num);
+}
+
 int MemoryRegion::destroy(verbs_mr *vmr) noexcept
 {
 	if (int err = ibv_cmd_dereg_mr(vmr))

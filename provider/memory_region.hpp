@@ -16,6 +16,8 @@ struct MemoryRegion {
 				     int fd, int access) noexcept;
 	static int modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
 			  int access) noexcept;
+	static int advise(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *list,
+			  uint32_t num) noexcept;
 	static int destroy(verbs_mr *vmr) noexcept;
 
 	/* One that another context of the same device file registered, and will deregister. */

@@ -14,6 +14,12 @@ using namespace xiw;
 
 extern "C" {
 
+static int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *list,
+		     uint32_t num) noexcept
+{
+	return MemoryRegion::advise(pd, advice, flags, list, num);
+}
+
 static ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept
 {
 	return MemoryWindow::create(pd, type);
@@ -209,6 +215,7 @@ static void unimport_pd(ibv_pd *pd) noexcept
 }
 
 static const verbs_context_ops context_ops = {
+	.advise_mr = advise_mr,
 	.alloc_mw = alloc_mw,
 	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_pd = alloc_pd,

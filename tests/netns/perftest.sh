@@ -60,6 +60,8 @@ claims=$(cat <<-'END'
 	veth-1500	4	ib_read_lat	-n 200
 	veth-1500	4	ib_send_bw	-n 500 --use-srq -r 64
 	veth-1500	4	ib_atomic_bw	-n 500
+	veth-1500	4	ib_write_bw	-n 500 --odp
+	veth-1500	4	ib_read_bw	-n 100 --odp
 	veth-1500	6	ib_write_bw	-n 500 -q 8
 	veth-1500	6	ib_read_bw	-n 200 -q 8
 	veth-1500	6	ib_send_bw	-n 200 -q 8
@@ -82,6 +84,8 @@ claims=$(cat <<-'END'
 	dummy		4	ib_atomic_bw	-n 200 -A CMP_AND_SWAP -b -q 4
 	dummy		4	ib_read_bw	-n 500 -q 8
 	dummy		4	ib_write_bw	-n 500 -q 4 --no_lock
+	dummy		4	ib_send_bw	-n 200 -b --use-srq -r 64 --odp
+	dummy		4	ib_atomic_lat	-n 200 --odp
 	dummy		4	ib_send_lat	-n 200 --no_lock
 	dummy		4	ib_atomic_lat	-n 200 --use_old_post_send
 	dummy		4	ib_write_lat	-n 5 -a

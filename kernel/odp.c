@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* odp.c - on-demand paging: regions that know their pages only while the process has them */
+
+#include <linux/kref.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/overflow.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <rdma/ib_verbs.h>
+
+#include "mem.h"
+#include "odp.h"
+#include "qp.h"
+
+/* Pages that are fetched or forgotten at a time. */
+#define ODP_BATCH	64UL
+
+/**
+ * struct xiw_odp - the pages of a region on demand
+ * @notifier: hears when the process is about to lose pages, or the right to write them
+ * @ref: one for the region, one for each fetch under way
+ * @lock: see Locking in qp.h; guards the entries of @blocks
+ * @writable: a page is known only while it can be written
+ * @start: address of the first page in the process
+ * @num: pages
+ * @blocks: where they are in the kernel's space, 0 for what is not known
+ */
+struct xiw_odp {
+	struct mmu_interval_notifier	notifier;
+	struct kref			ref;
+	rwlock_t			lock;
+	bool				writable;
+	unsigned long			start;
+	unsigned long			num;
+	u64				*blocks;
+};
+
+static struct workqueue_struct *odp_wq;
+
+/*
+ * The process loses pages
+ */
+
+/*
+ * Who fetches a page to be written has made it dirty, and whoever makes it clean again says so here
+ * first: there is nothing to be done for a page that was written.
+ */
+static bool odp_invalidate(struct mmu_interval_notifier *notifier,
+			   const struct mmu_notifier_range *range, unsigned long seq)
+{
+	struct xiw_odp *odp = container_of(notifier, struct xiw_odp, notifier);
+	unsigned long at = max(range->start, odp->start);
+	unsigned long end = min(range->end, odp->start + (odp->num << PAGE_SHIFT));
+	unsigned long n;
+
+	write_lock_bh(&odp->lock);	/* accesses under way are over */
+	mmu_interval_set_seq(notifier, seq);
+	write_unlock_bh(&odp->lock);
+	for (; at < end; at += n << PAGE_SHIFT) {
+		n = min(PFN_UP(end - at), ODP_BATCH);
+		write_lock_bh(&odp->lock);
+		memset(&odp->blocks[(at - odp->start) >> PAGE_SHIFT], 0, n * sizeof(u64));
+		write_unlock_bh(&odp->lock);
+	}
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops odp_notifier_ops = {
+	.invalidate = odp_invalidate,
+};
+
+/*
+ * Fetching them
+ */
+
+/* Return: how many pages from the first one on are known now; -EAGAIN; or another errno. */
+static long odp_fetch_some(struct xiw_odp *odp, unsigned long first, unsigned long num,
+			   unsigned int flags)
+{
+	struct mm_struct *mm = odp->notifier.mm;
+	struct page *pages[ODP_BATCH];
+	unsigned long seq;
+	bool stale;
+	long got, i;
+
+	if (odp->writable)
+		flags |= FOLL_WRITE;
+	seq = mmu_interval_read_begin(&odp->notifier);
+	mmap_read_lock(mm);
+	got = get_user_pages_remote(mm, odp->start + (first << PAGE_SHIFT), min(num, ODP_BATCH),
+				    flags, pages, NULL);
+	mmap_read_unlock(mm);
+	if (got <= 0)
+		return got ?: -EFAULT;
+
+	write_lock_bh(&odp->lock);
+	stale = mmu_interval_read_retry(&odp->notifier, seq);
+	for (i = 0; i < got && !stale; i++)
+		odp->blocks[first + i] = (uintptr_t)page_address(pages[i]);
+	write_unlock_bh(&odp->lock);
+	/* From here on it is the notifier that keeps them. */
+	release_pages(pages, got);
+	return stale ? -EAGAIN : got;
+}
+
+/*
+ * Fetches all pages in which @len octets from @place on are. With FOLL_NOFAULT those that the
+ * process has, without an error for those that it has not. Pages may be lost again at once.
+ */
+static int odp_fetch(struct xiw_odp *odp, u64 place, u64 len, unsigned int flags)
+{
+	unsigned long at = place >> PAGE_SHIFT;
+	unsigned long end = ((place + len - 1) >> PAGE_SHIFT) + 1;
+	long ret = 0;
+
+	if (!mmget_not_zero(odp->notifier.mm))
+		return -EFAULT;		/* the process has gone */
+	while (at < end && !fatal_signal_pending(current)) {
+		ret = odp_fetch_some(odp, at, end - at, flags);
+		if (ret > 0)
+			at += ret;
+		else if (ret != -EAGAIN && (flags & FOLL_NOFAULT))
+			at++;
+		else if (ret != -EAGAIN)
+			break;
+		cond_resched();
+	}
+	mmput_async(odp->notifier.mm);
+	if (at == end)
+		return 0;
+	return ret < 0 && ret != -EAGAIN ? ret : -EINTR;
+}
+
+/* What follows will be accessed next, more often than not: as far as the process has it. */
+static void odp_fetch_ahead(struct xiw_odp *odp, u64 place)
+{
+	unsigned long next = PFN_UP(place);
+
+	if (next == odp->num || !mmget_not_zero(odp->notifier.mm))
+		return;
+	odp_fetch_some(odp, next, odp->num - next, FOLL_NOFAULT);
+	mmput_async(odp->notifier.mm);
+}
+
+/*
+ * Access
+ */
+
+/* Kernel-doc of what other files call is in odp.h. */
+void xiw_odp_work(struct work_struct *work)
+{
+	struct xiw_accessor *by = container_of(work, struct xiw_accessor, work);
+	struct xiw_qp *qp = to_xiw_qp(by->ibqp);
+
+	by->failed = odp_fetch(by->odp, by->place, by->len, 0);
+	if (!by->failed)
+		odp_fetch_ahead(by->odp, by->place + by->len);
+	xiw_odp_put(by->odp);
+	smp_store_release(&by->fetching, false);	/* pairs with odp_miss() */
+	by->resume(qp);
+	xiw_qp_put(qp);
+}
+
+/* The failure of a fetch is told to the access that asked for it, when that tries again. */
+static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 place,
+				   u64 len)
+{
+	if (smp_load_acquire(&by->fetching))	/* pairs with xiw_odp_work() */
+		return XIW_MEM_ABSENT;
+	if (by->failed) {
+		by->failed = false;
+		if (by->stag == mr->stag && by->addr == addr)
+			return XIW_MEM_BAD_BOUNDS;
+	}
+	kref_get(&mr->odp->ref);
+	by->odp = mr->odp;
+	by->stag = mr->stag;
+	by->addr = addr;
+	by->place = place;
+	by->len = len;
+	by->fetching = true;
+	xiw_stat_inc(to_xiw_device(by->ibqp->device), XIW_STAT_PAGE_FETCHES);
+	xiw_qp_get(to_xiw_qp(by->ibqp));
+	queue_work(odp_wq, &by->work);
+	return XIW_MEM_ABSENT;
+}
+
+static bool odp_knows(const struct xiw_odp *odp, u64 place, u64 len)
+{
+	const u64 *block = &odp->blocks[place >> PAGE_SHIFT];
+	const u64 *last = &odp->blocks[(place + len - 1) >> PAGE_SHIFT];
+
+	lockdep_assert_held(&odp->lock);
+	for (; block <= last; block++)
+		if (!*block)
+			return false;
+	return true;
+}
+
+enum xiw_mem_fault xiw_odp_enter(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 len)
+{
+	u64 place = xiw_mr_place(mr, addr);
+
+	lockdep_assert(in_softirq());
+	read_lock(&mr->odp->lock);
+	if (likely(odp_knows(mr->odp, place, len))) {
+		__release(&mr->odp->lock);	/* sparse: the leave is elsewhere */
+		return XIW_MEM_OK;
+	}
+	read_unlock(&mr->odp->lock);
+	return odp_miss(mr, by, addr, place, len);
+}
+
+void xiw_odp_leave(struct xiw_mr *mr)
+{
+	__acquire(&mr->odp->lock);
+	read_unlock(&mr->odp->lock);
+}
+
+/*
+ * Life
+ */
+
+int xiw_odp_attach(struct xiw_mr *mr, u64 start, u64 len)
+{
+	unsigned long end;
+	struct xiw_odp *odp;
+	int ret = -ENOMEM;
+
+	if (!len || check_add_overflow((unsigned long)start, (unsigned long)len, &end) ||
+	    PAGE_ALIGN(end) < end)
+		return -EINVAL;
+	odp = kzalloc_obj(*odp, GFP_KERNEL);
+	if (!odp)
+		return ret;
+	kref_init(&odp->ref);
+	rwlock_init(&odp->lock);
+	odp->writable = ib_access_writable(mr->access);
+	odp->start = PAGE_ALIGN_DOWN(start);
+	odp->num = (PAGE_ALIGN(end) - odp->start) >> PAGE_SHIFT;
+	odp->blocks = kvcalloc(odp->num, sizeof(*odp->blocks), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (odp->blocks)
+		ret = mmu_interval_notifier_insert(&odp->notifier, current->mm, odp->start,
+						   odp->num << PAGE_SHIFT, &odp_notifier_ops);
+	if (ret) {
+		kvfree(odp->blocks);
+		kfree(odp);
+		return ret;
+	}
+	mr->odp = odp;
+	mr->blocks = odp->blocks;
+	mr->block_shift = PAGE_SHIFT;
+	mr->offset = start - odp->start;
+	return 0;
+}
+
+static void odp_free(struct kref *ref)
+{
+	struct xiw_odp *odp = container_of(ref, struct xiw_odp, ref);
+
+	mmu_interval_notifier_remove(&odp->notifier);
+	kvfree(odp->blocks);
+	kfree(odp);
+}
+
+void xiw_odp_put(struct xiw_odp *odp)
+{
+	kref_put(&odp->ref, odp_free);
+}
+
+/*
+ * Advice
+ */
+
+/* Return: the pages that @sge names, with a reference, or an ERR_PTR(). */
+static struct xiw_odp *odp_advised(struct ib_pd *pd, const struct ib_sge *sge, bool write,
+				   u64 *place)
+{
+	struct xiw_mr *mr = xiw_mr_hold(pd->device, sge->lkey);
+	struct xiw_odp *odp;
+
+	if (!mr)
+		return ERR_PTR(-ENOENT);
+	odp = mr->odp;
+	if (!READ_ONCE(mr->valid) || READ_ONCE(mr->stag) != sge->lkey) {
+		odp = ERR_PTR(-ENOENT);
+	} else if (!odp || mr->window) {
+		odp = ERR_PTR(-EINVAL);
+	} else if (mr->ibmr.pd != pd || (write && !odp->writable)) {
+		odp = ERR_PTR(-EPERM);
+	} else if (sge->length && xiw_mr_judge_range(mr, sge->addr, sge->length)) {
+		odp = ERR_PTR(-EFAULT);
+	} else {
+		kref_get(&odp->ref);
+		*place = xiw_mr_place(mr, sge->addr);
+	}
+	xiw_mr_drop(mr);
+	return odp;
+}
+
+static int odp_advise_sge(struct ib_pd *pd, const struct ib_sge *sge, bool write,
+			  unsigned int flags)
+{
+	struct xiw_odp *odp;
+	int ret = 0;
+	u64 place;
+
+	odp = odp_advised(pd, sge, write, &place);
+	if (IS_ERR(odp))
+		return PTR_ERR(odp);
+	if (sge->length)
+		ret = odp_fetch(odp, place, sge->length, flags);
+	xiw_odp_put(odp);
+	return ret;
+}
+
+/**
+ * xiw_odp_advise - ibv_advise_mr(): fetch pages before they are needed
+ * @pd: protection domain
+ * @advice: IB_UVERBS_ADVISE_MR_ADVICE_*
+ * @flags: whether to wait for the end, which is done anyway
+ * @sg_list: which octets
+ * @num_sge: entries of it
+ * @attrs: unused
+ *
+ * Pages of a region that grants a right to write are fetched to be written, whatever the advice.
+ *
+ * Return: 0; -EOPNOTSUPP for unknown advice; -ENOENT for a bad lkey; -EINVAL for one of a window or
+ * of a region whose pages are pinned; -EPERM for another domain, or for a region without a right to
+ * write if that is what the advice is about; -EFAULT for octets outside of the region or without
+ * pages; -EINTR.
+ */
+int xiw_odp_advise(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
+		   struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs)
+{
+	unsigned int gup_flags = 0;
+	bool write = false;
+	int ret = 0;
+	u32 i;
+
+	switch (advice) {
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH:
+		break;
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE:
+		write = true;
+		break;
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT:
+		gup_flags = FOLL_NOFAULT;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	for (i = 0; i < num_sge && !ret; i++)
+		ret = odp_advise_sge(pd, &sg_list[i], write, gup_flags);
+	return ret;
+}
+
+int xiw_odp_init(void)
+{
+	odp_wq = alloc_workqueue("xiw_odp", WQ_UNBOUND, 0);
+	return odp_wq ? 0 : -ENOMEM;
+}
+
+void xiw_odp_exit(void)
+{
+	destroy_workqueue(odp_wq);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* odp.h - on-demand paging: regions that know their pages only while the process has them */
+#ifndef XIW_ODP_H
+#define XIW_ODP_H
+
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "mem.h"
+
+struct xiw_qp;
+
+/**
+ * struct xiw_accessor - one direction of a queue pair, as memory sees it: who accesses
+ * @ibqp: the queue pair
+ * @resume: has the direction try again; any context
+ * @work: fetches the pages that the last access missed
+ * @fetching: @work is under way, and all below is its; else the socket lock guards it
+ * @failed: it could not have them
+ * @odp: whose pages, with a reference
+ * @stag: the access that missed them
+ * @addr: its first octet
+ * @place: where that is, in octets from the first page of @odp
+ * @len: octets
+ */
+struct xiw_accessor {
+	struct ib_qp		*ibqp;
+	void			(*resume)(struct xiw_qp *qp);
+	struct work_struct	work;
+	bool			fetching;
+	bool			failed;
+	struct xiw_odp		*odp;
+	u32			stag;
+	u64			addr;
+	u64			place;
+	u64			len;
+};
+
+static inline bool xiw_mr_on_demand(const struct xiw_mr *mr)
+{
+	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) && mr->odp;
+}
+
+/* odp.c APIs, which are there if CONFIG_INFINIBAND_ON_DEMAND_PAGING is */
+
+/* That of a struct xiw_accessor. */
+void xiw_odp_work(struct work_struct *work);
+
+/**
+ * xiw_odp_enter - begin to touch pages of a region
+ * @mr: region on demand, or a window on one, with a reference; softirqs are off
+ * @by: who; its socket lock is held
+ * @addr: first octet
+ * @len: octets; more than 0, and all inside @mr
+ *
+ * Return: XIW_MEM_OK: the pages stay until xiw_odp_leave(). XIW_MEM_ABSENT: some are not there but
+ * will be fetched, then @by is resumed. XIW_MEM_BAD_BOUNDS: the process has no such pages.
+ */
+enum xiw_mem_fault xiw_odp_enter(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 len);
+void xiw_odp_leave(struct xiw_mr *mr);
+
+/**
+ * xiw_odp_attach - make a region on demand
+ * @mr: new region; rights are set
+ * @start: where it is in this process
+ * @len: octets
+ *
+ * Return: 0 or a negative errno.
+ */
+int xiw_odp_attach(struct xiw_mr *mr, u64 start, u64 len);
+
+/* Gives back what xiw_odp_attach() made. Nobody touches the pages any more. Sleeps. */
+void xiw_odp_put(struct xiw_odp *odp);
+
+/* A verb, as struct ib_device_ops wants it; kernel-doc is in odp.c. */
+int xiw_odp_advise(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
+		   struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs);
+
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+int xiw_odp_init(void);
+void xiw_odp_exit(void);
+#else
+static inline int xiw_odp_init(void)
+{
+	return 0;
+}
+
+static inline void xiw_odp_exit(void)
+{
+}
+#endif
+
+static inline void xiw_accessor_init(struct xiw_accessor *by, struct ib_qp *ibqp,
+				     void (*resume)(struct xiw_qp *qp))
+{
+	by->ibqp = ibqp;
+	by->resume = resume;
+	INIT_WORK(&by->work, IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) ? xiw_odp_work : NULL);
+}
+
+#endif /* XIW_ODP_H */
