@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "memory_window.hpp"
 #include "queue_pair.hpp"
 #include "send_rule.hpp"
 #include "work_queue.hpp"
@@ -147,6 +148,13 @@ void QueuePair::offer_extended_post() noexcept
 	qp.wr_local_inv = [](ibv_qp_ex *of, std::uint32_t rkey) {
 		if (auto *slot = send_queue(of).add_to_draft(XIW_OP_LOCAL_INV, *of))
 			slot->rkey = rkey;
+	};
+	qp.wr_bind_mw = [](ibv_qp_ex *of, ibv_mw *, std::uint32_t rkey,
+			   const ibv_mw_bind_info *info) {
+		if (auto *slot = send_queue(of).add_to_draft(XIW_OP_BIND_MW, *of)) {
+			slot->rkey = rkey;
+			slot->bind = bind_of(*info);
+		}
 	};
 	qp.wr_rdma_write = [](ibv_qp_ex *of, std::uint32_t rkey, std::uint64_t addr) {
 		add_with_target(of, XIW_OP_WRITE, rkey, addr);

@@ -15,6 +15,15 @@ struct MemoryWindow {
 	static int destroy(ibv_mw *mw) noexcept;
 };
 
+/* For the kernel. Without a region a window is bound to nothing. */
+inline xiw_bind bind_of(const ibv_mw_bind_info &info)
+{
+	return { .addr = info.addr,
+		 .length = info.mr ? info.length : 0,
+		 .lkey = info.mr ? info.mr->lkey : 0,
+		 .access = info.mw_access_flags };
+}
+
 } /* namespace xiw */
 
 #endif /* XIW_MEMORY_WINDOW_HPP */

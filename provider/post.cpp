@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "memory_window.hpp"
 #include "queue_pair.hpp"
 #include "send_rule.hpp"
 #include "shared_receive.hpp"
@@ -51,15 +52,6 @@ std::uint32_t copy_inline(std::byte *to, const ibv_sge *sges, std::uint32_t num_
 	return static_cast<std::uint32_t>(to - start);
 }
 
-/* Without a region a window is bound to nothing. */
-void fill_bind(xiw_bind &bind, const ibv_mw_bind_info &info)
-{
-	bind.addr = info.addr;
-	bind.length = info.mr ? info.length : 0;
-	bind.lkey = info.mr ? info.mr->lkey : 0;
-	bind.access = info.mw_access_flags;
-}
-
 /* The peer's memory, and what else the header of a slot takes from the opcode's part of a request. */
 void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
 {
@@ -88,7 +80,7 @@ void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
 		break;
 	case IBV_WR_BIND_MW:
 		slot.rkey = wr.bind_mw.rkey;
-		fill_bind(slot.bind, wr.bind_mw.bind_info);
+		slot.bind = bind_of(wr.bind_mw.bind_info);
 		break;
 	default:
 		break;

@@ -68,7 +68,7 @@ static bool can_offer(const ibv_qp_init_attr_ex &attr)
 		IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
 		IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 		IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
-		IBV_QP_EX_WITH_SEND_WITH_INV;
+		IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
 
 	if ((attr.comp_mask & ~attributes) || !(attr.comp_mask & IBV_QP_INIT_ATTR_PD))
 		return false;

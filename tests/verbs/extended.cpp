@@ -21,12 +21,13 @@ namespace
 using Context = Owner<ibv_context, ibv_close_device>;
 using ImportedMr = Owner<ibv_mr, ibv_unimport_mr>;
 using ImportedPd = Owner<ibv_pd, ibv_unimport_pd>;
+using Mw = Owner<ibv_mw, ibv_dealloc_mw>;
 using Td = Owner<ibv_td, ibv_dealloc_td>;
 
 constexpr std::uint64_t all_requests =
 	IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
 	IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-	IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+	IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
 	IBV_QP_EX_WITH_SEND_WITH_INV;
 
 constexpr std::uint64_t all_fields = std::uint64_t{ IBV_WC_STANDARD_FLAGS } |
@@ -196,6 +197,29 @@ void messages(const std::string &address)
 	});
 	expect_completion(setting.b.recv_cq(), IBV_WC_WR_FLUSH_ERR, 13);
 	setting.pair.expect_disconnect();
+}
+
+void window(const std::string &address)
+{
+	Setting setting(address);
+	Buffer region(setting.a.pd(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	Buffer back(setting.b.pd(), 4096);
+	Mw window(ibv_alloc_mw(setting.a.pd(), IBV_MW_TYPE_2));
+	ibv_mw_bind_info info = { region.mr(), region.address(), 4096,
+				  IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
+	require(window != nullptr, "a window");
+
+	const std::uint32_t rkey = ibv_inc_rkey(window->rkey);
+
+	setting.post(1, [&] { ibv_wr_bind_mw(setting.qp, window.get(), rkey, &info); });
+	setting.expect(1, IBV_WC_BIND_MW);
+	setting.to.fill(6);
+	setting.b.write(setting.to.sge(0, 4096), region.address(), rkey, 2);
+	setting.b.read(back.sge(0, 4096), region.address(), rkey, 3);
+	expect_completion(setting.b.send_cq(), IBV_WC_SUCCESS, 2);
+	expect_completion(setting.b.send_cq(), IBV_WC_SUCCESS, 3);
+	require(region.holds(6, 0, 4096) && back.holds(6, 0, 4096), "the peer went through it");
 }
 
 /* Inline data is taken at once: what is sent is what was there then. */
@@ -431,6 +455,7 @@ void imported(const std::string &address)
 const cases::Case all[] = {
 	{ "every request by ibv_wr_*", every_request },
 	{ "sends and immediate data by ibv_wr_*", messages },
+	{ "a window is bound by ibv_wr_*", window },
 	{ "inline data by ibv_wr_*", inline_data },
 	{ "requests by ibv_wr_* are posted all or none", all_or_none },
 	{ "completions carry the time", timestamps },
