@@ -220,9 +220,10 @@ static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
 }
 
 /*
- * Sends what may be sent now. Who works through the backlog of a socket that he has locked could go on
- * for ever: on one host the Response to a Read that is sent from here is in the backlog at once. TCP
- * counts all of that as used until the end, and closes the window. So a worker takes over in time.
+ * Sends what may be sent now. Who works through the backlog of a socket that he has locked could
+ * go on for ever: on one host the Response to a Read that is sent from here is in the backlog at
+ * once. TCP counts all of that as used until the end, and closes the window. So a worker takes over
+ * in time.
  */
 static void rx_kick(struct xiw_qp *qp, struct sock *sk)
 {
