@@ -146,5 +146,6 @@ need ib_{write,read,send,atomic}_{bw,lat}
 [[ ! ${FULL:-} ]] || claims=$(full_claims)
 plan $(($(wc -l <<<"$claims") + 1))
 claims_over_paths claim <<<"$claims"
+use_path lo 4
 stage "a stream of Reads closes no window" window_stays_open ib_read_bw -s 64 -t 1024 -n 100000
 finish

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <format>
 #include <thread>
 
@@ -12,6 +13,9 @@ using namespace rdma;
 
 namespace
 {
+
+/* Between two sizes; the locks of the provider are not fair, and others want them, too. */
+constexpr std::chrono::milliseconds pause(1);
 
 /* a writes to b, and its completions lie in the queue that is resized. */
 struct Writer {
@@ -114,8 +118,10 @@ void cq_under_traffic(const std::string &address)
 	constexpr unsigned int batch = 50, batches = 400;
 	Writer writer(address, 64);
 	std::jthread resizer([&](std::stop_token stop) {
-		for (int i = 0; !stop.stop_requested(); i++)
+		for (int i = 0; !stop.stop_requested(); i++) {
 			resize(writer.cq(), 64 << i % 5);
+			std::this_thread::sleep_for(pause);
+		}
 	});
 
 	for (unsigned int i = 0; i < batches; i++) {
@@ -236,8 +242,10 @@ void srq_under_traffic(const std::string &address)
 	constexpr unsigned int batch = 8, batches = 200;
 	Receiver receiver(address, 16);
 	std::jthread resizer([&](std::stop_token stop) {
-		for (unsigned int i = 0; !stop.stop_requested(); i++)
+		for (unsigned int i = 0; !stop.stop_requested(); i++) {
 			require(!receiver.resize(16u << i % 5), "the queue is resized");
+			std::this_thread::sleep_for(pause);
+		}
 	});
 
 	for (unsigned int i = 0; i < batches; i++) {
