@@ -133,13 +133,16 @@ nvme_with_srq() {
 
 no_nvme() { ! find_nvme; }
 
+# The target goes with the link as well. An initiator that has noticed that first waits for it to come
+# back, until it is told not to.
 nvme_link_deleted() {
-	trap stop_nvme_target EXIT
+	trap 'stop_nvme_target; has_link "$dev" || make_link' EXIT
 	start_nvme_target
 	nvme_connect
 	hammer "$block"
 	run rdma link del "$dev"
 	has_no_link "$dev"
+	run nvme disconnect -n "$subsystem" || true
 	wait_gone "$hammer"
 	wait_until 20 no_nvme
 	make_link
