@@ -65,7 +65,7 @@ fpdus() { cat "/sys/class/infiniband/$dev/ports/1/hw_counters/rx_fpdus"; }
 beyond() { (($(fpdus) > $1)); }
 
 # wait_moving: returns when data moves that did not before.
-wait_moving() { wait_until 20 beyond $(($(fpdus) + 2000)); }
+wait_moving() { wait_until 40 beyond $(($(fpdus) + 500)); }
 
 # --- NVMe-oF ---
 
