@@ -18,13 +18,8 @@ struct workqueue_struct *xiw_cm_wq;
 /* The iw_cm_id names a queue pair by number. Return: with a reference, or NULL. */
 static struct xiw_qp *cm_find_qp(struct iw_cm_id *cm_id, u32 qpn)
 {
-	struct ib_qp *ibqp;
+	struct ib_qp *ibqp = xiw_qp_find(cm_id->device, qpn);
 
-	rcu_read_lock();
-	ibqp = xiw_qp_find(cm_id->device, qpn);
-	if (ibqp)
-		xiw_qp_add_ref(ibqp);
-	rcu_read_unlock();
 	return ibqp ? to_xiw_qp(ibqp) : NULL;
 }
 

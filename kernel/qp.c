@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* qp.c - life of a queue pair */
 
+#include <linux/cred.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -26,9 +28,9 @@ void xiw_qp_put(struct xiw_qp *qp)
 	kref_put(&qp->ref, qp_unused);
 }
 
+/* The iw_cm wants a reference of what it has just found: xiw_qp_find() took it. */
 void xiw_qp_add_ref(struct ib_qp *ibqp)
 {
-	xiw_qp_get(to_xiw_qp(ibqp));
 }
 
 void xiw_qp_rem_ref(struct ib_qp *ibqp)
@@ -37,14 +39,42 @@ void xiw_qp_rem_ref(struct ib_qp *ibqp)
 }
 
 /*
- * The iw_cm asks with interrupts off and takes its reference before it lets them on again: that
- * is the grace period for which xiw_qp_destroy() waits.
+ * The number in a connection is what any process says, and the iw_cm takes it as it is. A process
+ * may mean a queue pair of its own or of its user; others are for who administers the network, and
+ * those of the kernel are for the kernel, too.
+ */
+static bool qp_is_for_caller(const struct xiw_qp *qp)
+{
+	struct task_struct *maker = qp->ibqp.res.task;
+
+	if (current->flags & PF_KTHREAD)
+		return !maker;
+	if (maker && (same_thread_group(maker, current) ||
+		      uid_eq(task_cred_xxx(maker, euid), current_euid())))
+		return true;
+	return capable(CAP_NET_ADMIN);
+}
+
+/*
+ * Return: with a reference, so that xiw_qp_destroy() need not wait until nobody looks; NULL if
+ * there is none that this process may connect.
  */
 struct ib_qp *xiw_qp_find(struct ib_device *ibdev, int qpn)
 {
-	struct xiw_qp *qp = xa_load(&to_xiw_device(ibdev)->qps, qpn);
+	struct xarray *qps = &to_xiw_device(ibdev)->qps;
+	struct xiw_qp *qp;
 
-	return qp ? &qp->ibqp : NULL;
+	xa_lock(qps);
+	qp = xa_load(qps, qpn);
+	if (qp)
+		xiw_qp_get(qp);
+	xa_unlock(qps);
+	if (!qp)
+		return NULL;
+	if (qp_is_for_caller(qp))
+		return &qp->ibqp;
+	xiw_qp_put(qp);
+	return NULL;
 }
 
 /*
@@ -498,7 +528,6 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct xiw_qp *qp = to_xiw_qp(ibqp);
 
 	xa_erase(&qp->dev->qps, qp->qpn);
-	synchronize_rcu_expedited();
 	qp_end(qp, XIW_LOCAL_ABORT);
 	xiw_qp_put(qp);
 	wait_for_completion(&qp->unused);

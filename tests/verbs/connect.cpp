@@ -3,6 +3,9 @@
 #include "cases.hpp"
 #include "rdma.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <deque>
 #include <format>
@@ -71,9 +74,48 @@ void one_after_the_other(const std::string &address)
 	require(pair.b().state() == IBV_QPS_ERR, "its queue pair stays in error");
 }
 
+/* Another user's process. Return: errno of its call for the queue pair of this number. */
+int call_as_nobody(const Listener &listener, std::uint32_t qp_num)
+{
+	int status;
+	pid_t child = fork();
+
+	require(child >= 0, "a process");
+	if (!child) {
+		constexpr uid_t nobody = 65534;
+		rdma_conn_param parameters = connection_parameters();
+
+		if (setresuid(nobody, nobody, nobody))
+			_exit(errno);
+		EventChannel channel(rdma_create_event_channel());
+		Id id = resolve(channel.get(), listener.address());
+
+		parameters.qp_num = qp_num;
+		_exit(rdma_connect(id.get(), &parameters) ? errno : 0);
+	}
+	require(waitpid(child, &status, 0) == child && WIFEXITED(status), "it ends");
+	return WEXITSTATUS(status);
+}
+
+/* Numbers of queue pairs are no secret. */
+void of_another_user(const std::string &address)
+{
+	Listener listener(address);
+	EventChannel channel(rdma_create_event_channel());
+	End end(resolve(channel.get(), listener.address()), QpOptions());
+
+	require(call_as_nobody(listener, end.qp()->qp_num) == EINVAL, "nobody else connects it");
+
+	rdma_conn_param parameters = connection_parameters();
+
+	require(!rdma_connect(end.id(), &parameters), "its owner does");
+	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
 const cases::Case all[] = {
 	{ "calls at once are requested and answered in their order", many_times },
 	{ "each end of a connection may disconnect", one_after_the_other },
+	{ "no user connects the queue pair of another", of_another_user },
 };
 
 } /* namespace */
