@@ -2,6 +2,7 @@
 /* device.c - the ib_device, its op table and its ports */
 
 #include <linux/cleanup.h>
+#include <linux/delay.h>
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
@@ -23,6 +24,11 @@
 #include "post.h"
 #include "qp.h"
 #include "srq.h"
+
+/* How long a thread of the rdma_cm may be held up between letting go of a device and of its GID. */
+#define DEVICE_GID_MS	100
+
+static struct workqueue_struct *device_wq;
 
 /*
  * Memory shared with processes
@@ -312,6 +318,20 @@ static const struct attribute_group device_group = {
  * Life
  */
 
+/*
+ * The rdma_cm lets go of a device a moment before it gives back its GID, and that is freed by work
+ * on the table of GIDs, which goes with the device (cma_release_dev(), free_gid_work()). The core
+ * awaits neither. So the memory stays for a moment; the name is free at once.
+ */
+static void device_gone(struct work_struct *work)
+{
+	struct xiw_device *dev = container_of(work, struct xiw_device, gone);
+
+	msleep(DEVICE_GID_MS);
+	flush_workqueue(ib_wq);
+	put_device(&dev->ibdev.dev);
+}
+
 static void device_dealloc(struct ib_device *ibdev)
 {
 	struct xiw_device *dev = to_xiw_device(ibdev);
@@ -323,6 +343,8 @@ static void device_dealloc(struct ib_device *ibdev)
 	xa_destroy(&dev->stags);
 	free_percpu(dev->stats);
 	netdev_put(dev->netdev, &dev->netdev_tracker);
+	get_device(&ibdev->dev);
+	queue_work(device_wq, &dev->gone);
 }
 
 static const struct ib_device_ops device_ops = {
@@ -473,6 +495,7 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	device_address(dev);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
 	xa_init(&dev->stags);
+	INIT_WORK(&dev->gone, device_gone);
 	dev->crc = true;
 	dev->responder_hold = true;
 	ib_set_device_ops(&dev->ibdev, &device_ops);
@@ -553,4 +576,15 @@ int xiw_device_create(const char *name, struct net_device *netdev)
 		return ret;
 	}
 	return device_check_netdev(netdev, net);
+}
+
+int xiw_devices_init(void)
+{
+	device_wq = alloc_workqueue("xiw_device", WQ_UNBOUND, 0);
+	return device_wq ? 0 : -ENOMEM;
+}
+
+void xiw_devices_exit(void)
+{
+	destroy_workqueue(device_wq);
 }

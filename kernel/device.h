@@ -40,6 +40,7 @@
  * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
  *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
  * @stats: event counters of each CPU
+ * @gone: frees the device, a moment after its end
  */
 struct xiw_device {
 	struct ib_device	ibdev;
@@ -56,6 +57,7 @@ struct xiw_device {
 	bool			responder_hold;
 
 	struct xiw_stats __percpu *stats;
+	struct work_struct	gone;
 };
 
 static inline struct xiw_device *to_xiw_device(struct ib_device *ibdev)
@@ -119,5 +121,8 @@ static inline u64 xiw_area_key(struct xiw_area *area)
 
 /* Nobody in the kernel may use @area any more; a process's mapping lives on. */
 void xiw_area_destroy(struct xiw_area *area, struct ib_ucontext *uctx);
+
+int xiw_devices_init(void);
+void xiw_devices_exit(void);
 
 #endif /* XIW_DEVICE_H */

@@ -57,9 +57,12 @@ static int __init main_init(void)
 
 	xiw_stats_init();
 
-	ret = xiw_cm_init();
+	ret = xiw_devices_init();
 	if (ret)
 		return ret;
+	ret = xiw_cm_init();
+	if (ret)
+		goto no_cm;
 	ret = xiw_odp_init();
 	if (ret)
 		goto no_odp;
@@ -78,6 +81,8 @@ no_workers:
 	xiw_odp_exit();
 no_odp:
 	xiw_cm_exit();
+no_cm:
+	xiw_devices_exit();
 	return ret;
 }
 
@@ -86,7 +91,7 @@ no_odp:
  * 2. No event queues the removal of a device any more.
  * 3. All devices are removed, and those whose removal is under way are waited for. Processes lose
  *    their objects and see EIO from now on, kernel consumers give up theirs.
- * 4. Nobody hands a queue pair to a worker, or an endpoint to a work queue, any more.
+ * 4. Nobody hands a queue pair to a worker, or an endpoint or a device to a work queue, any more.
  *
  * The core keeps no reference to the module for a process that has a device open, because the
  * device can be taken away from it (see disassociate_ucontext in device.c).
@@ -99,6 +104,7 @@ static void __exit main_exit(void)
 	xiw_workers_exit();
 	xiw_odp_exit();
 	xiw_cm_exit();
+	xiw_devices_exit();
 }
 
 module_init(main_init);
