@@ -191,6 +191,18 @@ void xiw_ep_unbind(struct xiw_ep *ep)
 	}
 }
 
+/* The handshake is over, and what it said has been told. */
+static void ep_forget_frames(struct xiw_ep *ep)
+{
+	kfree(ep->frame);
+	kfree(ep->pd);
+	ep->frame = NULL;
+	ep->pd = NULL;
+	ep->ours.pd = NULL;
+	ep->theirs.pd = NULL;
+	ep->theirs.pd_len = 0;
+}
+
 /*
  * The end
  */
@@ -458,6 +470,7 @@ static void ep_replied(struct xiw_ep *ep)
 	ep_move(ep, XIW_EP_OPEN);
 	xiw_stat_inc(ep->dev, XIW_STAT_CONNECTS);
 	ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, 0);
+	ep_forget_frames(ep);
 }
 
 /* A peer of revision 1 closes without a word: ask once more, in its terms (RFC 6581 section 10). */
@@ -529,6 +542,7 @@ void xiw_ep_accepted(struct xiw_ep *ep)
 {
 	lockdep_assert_held(&ep->lock);
 
+	ep_forget_frames(ep);
 	if (ep->terms.rtr) {
 		ep_move(ep, XIW_EP_WAIT_OPENING);
 		ep_set_timer(ep, &ep->deadline, EP_OPENING_MS);

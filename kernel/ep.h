@@ -66,7 +66,7 @@ enum xiw_ep_state {
  * @ours: what our Request says; its private data is in @pd
  * @theirs: what the peer's frame says; points into @frame
  * @terms: what was agreed
- * @frame: the peer's frame, as far as it has come
+ * @frame: the peer's frame, as far as it has come; gone when the stream is agreed on, as is @pd
  * @frame_len: octets of it
  * @pd: private data of our Request
  * @rest: last octets for TCP

@@ -97,22 +97,22 @@ struct xiw_send_wr {
 
 /**
  * struct xiw_read - a Read or Atomic that this end asked for
- * @wr: count of its work request in the send queue
  * @sink: where the data goes; what a Read Response must name, octet by octet
+ * @wr: count of its work request in the send queue
  * @placed: octets that have come
+ * @request_id: of an Atomic
  * @atomic: an Atomic, whose Response must name @request_id
  * @invalidate: the STag of @sink is invalid when it is done
  * @opening: no work request asked for it: it opens the stream
- * @request_id: of an Atomic
  */
 struct xiw_read {
-	u32		wr;
 	struct xiw_sge	sink;
+	u32		wr;
 	u32		placed;
+	u32		request_id;
 	bool		atomic;
 	bool		invalidate;
 	bool		opening;
-	u32		request_id;
 };
 
 /**

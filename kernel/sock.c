@@ -6,6 +6,7 @@
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
+#include "batch.h"
 #include "ep.h"
 #include "listener.h"
 #include "qp.h"
@@ -287,17 +288,25 @@ struct net_device *xiw_sock_netdev(struct net *net, const struct sockaddr_storag
  * Handshake octets
  */
 
-int xiw_sock_send(struct sock *sk, void *frame, unsigned int len)
+/* By reference: to copy it, TCP would get 32 KiB for the socket, and keep them until its end. */
+int xiw_sock_send(struct sock *sk, const void *frame, unsigned int len)
 {
-	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct kvec vec = { .iov_base = frame, .iov_len = len };
-	int ret;
+	struct xiw_batch batch = {};
+	struct xiw_stage stage;
+	u32 room = len;
+	int ret = -ENOMEM;
+	void *to;
 
-	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	ret = tcp_sendmsg_locked(sk, &msg, len);
-	if (ret < 0)
-		return ret;
-	return ret == len ? 0 : -ENOBUFS;	/* a fresh connection takes a frame */
+	xiw_stage_begin(&stage);
+	to = xiw_stage_room(&stage, len, &room);
+	if (to) {
+		memcpy(to, frame, len);
+		xiw_stage_commit(&stage, &batch, len);
+		ret = xiw_batch_push(&batch, sk);
+		xiw_batch_drop(&batch);
+	}
+	xiw_stage_end(&stage);
+	return ret;
 }
 
 int xiw_sock_recv(struct socket *sock, void *to, unsigned int len)

@@ -58,12 +58,12 @@ int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 /**
  * xiw_sock_send - hand a handshake frame to TCP
  * @sk: socket, locked
- * @frame: octets
+ * @frame: octets, at most XIW_MPA_FRAME_MAX
  * @len: their number
  *
  * Return: 0, or a negative errno if TCP does not take all of it at once.
  */
-int xiw_sock_send(struct sock *sk, void *frame, unsigned int len);
+int xiw_sock_send(struct sock *sk, const void *frame, unsigned int len);
 
 /**
  * xiw_sock_recv - take octets that are there
