@@ -372,92 +372,6 @@ static void qp_end(struct xiw_qp *qp, enum xiw_cause cause)
  * Create and destroy
  */
 
-/* Sizes of the rings, from what the consumer wants to what it gets. */
-static int qp_size(struct xiw_qp *qp, const struct ib_qp_init_attr *attr, u32 *rq_slot_size)
-{
-	struct ib_qp_cap *cap = &qp->cap;
-	u32 data;
-
-	*cap = attr->cap;
-	if (cap->max_send_wr > XIW_MAX_QP_WR || cap->max_send_sge > XIW_MAX_SGE ||
-	    cap->max_inline_data > XIW_MAX_INLINE)
-		return -EINVAL;
-	if (attr->srq) {
-		cap->max_recv_wr = 0;
-		cap->max_recv_sge = 0;
-	}
-	if (cap->max_recv_wr > XIW_MAX_QP_WR || cap->max_recv_sge > XIW_MAX_SGE)
-		return -EINVAL;
-
-	data = max_t(u32, cap->max_send_sge * sizeof(struct xiw_sge), cap->max_inline_data);
-	qp->sq_slot_size = max(roundup_pow_of_two(XIW_SLOT_HEADER + data), XIW_SLOT_MIN);
-	cap->max_inline_data = min(qp->sq_slot_size - XIW_SLOT_HEADER, XIW_MAX_INLINE);
-	qp->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1u));
-	*rq_slot_size = xiw_recv_slot_size(cap->max_recv_sge);
-	return 0;
-}
-
-static int qp_alloc_rings(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
-			  struct ib_udata *udata, struct xiw_create_qp_resp *resp)
-{
-	struct ib_ucontext *uctx = xiw_udata_context(udata);
-	struct xiw_qp_ctl *ctl;
-	u32 rq_entries, rq_slot_size;
-	int ret;
-
-	ret = qp_size(qp, attr, &rq_slot_size);
-	if (ret)
-		return ret;
-	rq_entries = attr->srq ? 0 : roundup_pow_of_two(max(qp->cap.max_recv_wr, 1u));
-	resp->sq_offset = sizeof(*ctl);
-	resp->rq_offset = resp->sq_offset + qp->sq_entries * qp->sq_slot_size;
-	qp->area = xiw_area_create(resp->rq_offset + (size_t)rq_entries * rq_slot_size, uctx);
-	if (IS_ERR(qp->area))
-		return PTR_ERR(qp->area);
-	ctl = qp->area->mem;
-	xiw_ring_init(&qp->sq, &ctl->sq, (void *)ctl + resp->sq_offset, qp->sq_entries,
-		      qp->sq_slot_size);
-	if (rq_entries) {
-		xiw_ring_init(&qp->rq, &ctl->rq, (void *)ctl + resp->rq_offset, rq_entries,
-			      rq_slot_size);
-		/* Receives are looked for when a message comes: no doorbells. */
-		xiw_ring_watch(&qp->rq);
-	}
-	resp->map_key = uctx ? xiw_area_key(qp->area) : 0;
-	resp->map_len = qp->area->len;
-	resp->qpn = qp->qpn;
-	resp->sq_entries = qp->sq_entries;
-	resp->sq_slot_size = qp->sq_slot_size;
-	resp->max_inline = qp->cap.max_inline_data;
-	resp->rq_entries = rq_entries;
-	resp->rq_slot_size = rq_slot_size;
-	return 0;
-}
-
-static void qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata)
-{
-	if (!IS_ERR_OR_NULL(qp->area))
-		xiw_area_destroy(qp->area, xiw_udata_context(udata));
-	kvfree(qp->sq_wrs);
-	kvfree(qp->irq_slots);
-	kvfree(qp->read_slots);
-	kfree(qp->tx.cur);
-	kfree(qp->rx.recv);
-}
-
-static int qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
-			   struct ib_udata *udata, struct xiw_create_qp_resp *resp)
-{
-	int ret = qp_alloc_rings(qp, attr, udata, resp);
-
-	if (ret)
-		return ret;
-	qp->sq_wrs = kvcalloc(qp->sq_entries, sizeof(*qp->sq_wrs), GFP_KERNEL);
-	qp->tx.cur = kmalloc(qp->sq_slot_size, GFP_KERNEL);
-	qp->rx.recv = kmalloc_obj(*qp->rx.recv, GFP_KERNEL);
-	return qp->sq_wrs && qp->tx.cur && qp->rx.recv ? 0 : -ENOMEM;
-}
-
 /**
  * xiw_qp_create - ib_create_qp()
  * @ibqp: the queue pair, allocated by the core
@@ -492,12 +406,12 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 			      GFP_KERNEL);
 	if (ret < 0)
 		return ret;
-	ret = qp_alloc_memory(qp, attr, udata, &resp);
+	ret = xiw_qp_alloc_memory(qp, attr, udata, &resp);
 	if (!ret && udata)
 		ret = ib_respond_udata(udata, resp);
 	if (ret) {
 		xa_erase(&dev->qps, qp->qpn);
-		qp_free_memory(qp, udata);
+		xiw_qp_free_memory(qp, udata);
 		return ret;
 	}
 	attr->cap = qp->cap;
@@ -533,7 +447,7 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
 	wait_for_completion(&qp->unused);
 	if (qp->ep)
 		xiw_ep_put(qp->ep);
-	qp_free_memory(qp, udata);
+	xiw_qp_free_memory(qp, udata);
 	return 0;
 }
 

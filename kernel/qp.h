@@ -459,6 +459,9 @@ void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event);
 void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype);
 
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in qp.c. */
+void xiw_qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata);
+int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
+			struct ib_udata *udata, struct xiw_create_qp_resp *resp);
 int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
