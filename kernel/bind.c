@@ -74,7 +74,7 @@ static enum xiw_mem_fault bind_judge_region(const struct xiw_mr *region, const s
 					    const struct xiw_bind *bind)
 {
 	if (!READ_ONCE(region->valid) || READ_ONCE(region->stag) != bind->lkey ||
-	    region->ibmr.type != IB_MR_TYPE_USER)
+	    (region->ibmr.type != IB_MR_TYPE_USER && region->ibmr.type != IB_MR_TYPE_DM))
 		return XIW_MEM_BAD_STAG;
 	if (!xiw_mem_belongs(region, ibqp))
 		return XIW_MEM_BAD_PD;
@@ -177,10 +177,8 @@ int xiw_mw_alloc(struct ib_mw *ibmw, struct ib_udata *udata)
 		return PTR_ERR(mr);
 	mr->window = ibmw->type;
 	ret = xiw_mem_publish(mr);
-	if (ret) {
-		xiw_mem_free(mr);
+	if (ret)
 		return ret;
-	}
 	ibmw->rkey = mr->stag;
 	to_xiw_mw(ibmw)->mr = mr;
 	return 0;

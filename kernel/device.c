@@ -19,6 +19,7 @@
 #include "cm.h"
 #include "cq.h"
 #include "device.h"
+#include "dm.h"
 #include "listener.h"
 #include "mem.h"
 #include "post.h"
@@ -45,7 +46,7 @@ struct xiw_area *xiw_area_create(size_t len, struct ib_ucontext *uctx)
 		return ERR_PTR(-ENOMEM);
 
 	area->len = PAGE_ALIGN(len);
-	area->mem = vmalloc_user(area->len);
+	area->mem = __vmalloc(area->len, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!area->mem) {
 		ret = -ENOMEM;
 		goto no_memory;
@@ -88,13 +89,18 @@ static void device_mmap_free(struct rdma_user_mmap_entry *entry)
 static int device_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry;
-	int ret;
+	struct xiw_area *area;
+	int ret = 0;
+	size_t at;
 
 	entry = rdma_user_mmap_entry_get(uctx, vma);
 	if (!entry)
 		return -EINVAL;
 
-	ret = remap_vmalloc_range(vma, container_of(entry, struct xiw_area, entry)->mem, 0);
+	area = container_of(entry, struct xiw_area, entry);
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	for (at = 0; !ret && at < area->len; at += PAGE_SIZE)
+		ret = vm_insert_page(vma, vma->vm_start + at, vmalloc_to_page(area->mem + at));
 	rdma_user_mmap_entry_put(entry);
 	return ret;
 }
@@ -190,6 +196,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_srq_wr = XIW_MAX_SRQ_WR;
 	attr->max_srq_sge = XIW_MAX_SGE;
 	attr->max_fast_reg_page_list_len = XIW_MAX_FAST_REG_PAGES;
+	attr->max_dm_size = XIW_MAX_DM_SIZE;
 	attr->max_pkeys = 1;
 	attr->timestamp_mask = U64_MAX;
 	attr->hca_core_clock = NSEC_PER_MSEC;	/* kHz */
@@ -339,6 +346,7 @@ static void device_dealloc(struct ib_device *ibdev)
 	xiw_cm_drain(dev);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->stags));
+	WARN_ON(atomic_long_read(&dev->dm_used));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->stags);
 	free_percpu(dev->stats);
@@ -403,6 +411,9 @@ static const struct ib_device_ops device_ops = {
 	.dereg_mr = xiw_mr_dereg,
 	.alloc_mw = xiw_mw_alloc,
 	.dealloc_mw = xiw_mw_dealloc,
+	.alloc_dm = xiw_dm_alloc,
+	.dealloc_dm = xiw_dm_dealloc,
+	.reg_dm_mr = xiw_dm_register,
 
 	.iw_add_ref = xiw_qp_add_ref,
 	.iw_rem_ref = xiw_qp_rem_ref,
@@ -499,6 +510,7 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	dev->crc = true;
 	dev->responder_hold = true;
 	ib_set_device_ops(&dev->ibdev, &device_ops);
+	dev->ibdev.driver_def = xiw_dm_definitions;
 
 	dev->ibdev.node_type = RDMA_NODE_RNIC;
 	addrconf_addr_eui48((u8 *)&dev->ibdev.node_guid, dev->gid.raw);

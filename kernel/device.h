@@ -24,6 +24,7 @@
 #define XIW_MAX_IRD		128
 #define XIW_MAX_ORD		128
 #define XIW_MAX_FAST_REG_PAGES	512
+#define XIW_MAX_DM_SIZE		(16 * 1024 * 1024)	/* octets of device memory, all together */
 
 /**
  * struct xiw_device - one RDMA device on one netdev
@@ -36,6 +37,7 @@
  * @qps: queue pairs by number
  * @next_qpn: where the search for a free number starts
  * @stags: registered memory by the upper 24 bits of its STag
+ * @dm_used: octets of device memory that are allocated, of XIW_MAX_DM_SIZE
  * @crc: setting "crc": ask for CRCs on new connections (RFC 5044 section 4.4)
  * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
  *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
@@ -52,6 +54,7 @@ struct xiw_device {
 	struct xarray		qps;
 	u32			next_qpn;
 	struct xarray		stags;
+	atomic_long_t		dm_used;
 
 	bool			crc;
 	bool			responder_hold;
@@ -68,7 +71,7 @@ static inline struct xiw_device *to_xiw_device(struct ib_device *ibdev)
 /**
  * struct xiw_area - memory shared with one process, or owned by a kernel consumer
  * @entry: handle by which the process maps it; unused for kernel consumers
- * @mem: vmalloc_user() memory, zeroed
+ * @mem: zeroed, and charged to the control group of who had it made
  * @len: octets
  */
 struct xiw_area {
@@ -105,7 +108,7 @@ static inline struct ib_ucontext *xiw_udata_context(struct ib_udata *udata)
 }
 
 /**
- * xiw_area_create - allocate memory for rings
+ * xiw_area_create - allocate memory for rings, or for what a process calls device memory
  * @len: octets wanted, rounded up to pages
  * @uctx: context of the process that will map it; NULL for a kernel consumer
  *

@@ -10,9 +10,6 @@
 
 MODULE_IMPORT_NS("DMA_BUF");
 
-/* The mapping lies in a row: to the region it is one block, larger than any memory. */
-#define DMABUF_BLOCK_SHIFT	(BITS_PER_LONG - 2)
-
 /*
  * The device has no DMA, so exporters are asked for a mapping in the kernel's space, which stays
  * where it is until it is given back. All that time counts as access by the CPU.
@@ -93,27 +90,19 @@ struct ib_mr *xiw_mr_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 len, u64 iova,
 				int access, struct ib_dmah *dmah, struct uverbs_attr_bundle *attrs)
 {
 	struct xiw_mr *mr = xiw_mem_alloc(pd, IB_MR_TYPE_USER, access);
-	int ret = -ENOMEM;
+	int ret;
 
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
-	mr->blocks = kzalloc_obj(*mr->blocks, GFP_KERNEL);
-	if (mr->blocks)
-		ret = dmabuf_import(mr, fd, offset, len);
-	if (ret)
-		goto fail;
-	mr->blocks[0] = (uintptr_t)mr->mapping.vaddr;
-	mr->block_shift = DMABUF_BLOCK_SHIFT;
+	ret = dmabuf_import(mr, fd, offset, len);
+	if (!ret)
+		ret = xiw_mem_use_row(mr, mr->mapping.vaddr, offset, len);
+	if (ret) {
+		xiw_mem_free(mr);
+		return ERR_PTR(ret);
+	}
 	mr->iova = iova;
-	mr->offset = offset;
-	mr->length = len;
 	mr->valid = true;
 	ret = xiw_mem_publish(mr);
-	if (ret)
-		goto fail;
-	return &mr->ibmr;
-
-fail:
-	xiw_mem_free(mr);
-	return ERR_PTR(ret);
+	return ret ? ERR_PTR(ret) : &mr->ibmr;
 }

@@ -199,18 +199,35 @@ struct xiw_mr *xiw_mem_alloc(struct ib_pd *pd, enum ib_mr_type type, int access)
 	return mr;
 }
 
+/* To the region it is one block, larger than any memory. */
+int xiw_mem_use_row(struct xiw_mr *mr, void *start, u64 offset, u64 len)
+{
+	mr->blocks = kzalloc_obj(*mr->blocks, GFP_KERNEL);
+	if (!mr->blocks)
+		return -ENOMEM;
+	mr->blocks[0] = (uintptr_t)start;
+	mr->block_shift = BITS_PER_LONG - 2;
+	mr->offset = offset;
+	mr->length = len;
+	return 0;
+}
+
+static void mem_free_blocks(struct xiw_mr *mr)
+{
+	if (xiw_mr_on_demand(mr))
+		xiw_odp_put(mr->odp);
+	else
+		kvfree(mr->blocks);
+}
+
 void xiw_mem_free(struct xiw_mr *mr)
 {
 	if (mr->umem)
 		ib_umem_release(mr->umem);
 	if (mr->dmabuf)
 		xiw_dmabuf_release(mr);
-	if (mr->window)
-		;	/* it has borrowed all from its region */
-	else if (xiw_mr_on_demand(mr))
-		xiw_odp_put(mr->odp);
-	else
-		kvfree(mr->blocks);
+	if (!mr->window)	/* those of a window are its region's */
+		mem_free_blocks(mr);
 	kvfree(mr->staged);
 	kfree_rcu(mr, rcu);
 }
@@ -229,6 +246,8 @@ int xiw_mem_publish(struct xiw_mr *mr)
 		mr->ibmr.rkey = mr->stag;
 		ret = xa_insert(&dev->stags, index, mr, GFP_KERNEL);
 	} while (ret == -EBUSY);
+	if (ret)
+		xiw_mem_free(mr);
 	return ret;
 }
 

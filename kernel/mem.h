@@ -192,10 +192,24 @@ void xiw_mr_write(const struct xiw_mr *mr, u64 addr, const void *from, size_t le
  */
 struct xiw_mr *xiw_mem_alloc(struct ib_pd *pd, enum ib_mr_type type, int access);
 
+/**
+ * xiw_mem_use_row - let @mr stand for memory that lies in a row in the kernel's space
+ * @mr: not published yet; its addresses begin at 0 unless the caller has them begin elsewhere
+ * @start: of that memory, which is the caller's to keep as long as there is @mr
+ * @offset: of the first octet
+ * @len: octets
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int xiw_mem_use_row(struct xiw_mr *mr, void *start, u64 offset, u64 len);
+
 /* Frees what no lookup has ever seen, or none can see any more. */
 void xiw_mem_free(struct xiw_mr *mr);
 
-/* Gives an STag to @mr, under which it can be found at once. Return: 0 or a negative errno. */
+/*
+ * Gives an STag to @mr, under which it can be found at once. Return: 0; or a negative errno, and
+ * @mr is freed.
+ */
 int xiw_mem_publish(struct xiw_mr *mr);
 
 /* Ends an STag: when it returns nobody can touch the memory, and @mr is gone. Sleeps. */

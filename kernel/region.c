@@ -11,16 +11,11 @@
 #include "mem.h"
 #include "odp.h"
 
-/* Publishes @mr, or frees it. */
 static struct ib_mr *region_finish(struct xiw_mr *mr)
 {
 	int ret = xiw_mem_publish(mr);
 
-	if (ret) {
-		xiw_mem_free(mr);
-		return ERR_PTR(ret);
-	}
-	return &mr->ibmr;
+	return ret ? ERR_PTR(ret) : &mr->ibmr;
 }
 
 /* Notes where the pinned pages are: without DMA, addresses in the kernel's own space. */

@@ -3,6 +3,7 @@
 
 #include "memory_region.hpp"
 
+#include "device_memory.hpp"
 #include "object.hpp"
 
 namespace xiw
@@ -31,6 +32,18 @@ ibv_mr *MemoryRegion::create_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, 
 		return nullptr;
 	int err = ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr.get(), nullptr);
 	if (err)
+		return fail(err);
+	return &vmr.release()->ibv_mr;
+}
+
+ibv_mr *MemoryRegion::create_dm(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
+				unsigned int access) noexcept
+{
+	auto vmr = make_object<verbs_mr>();
+	if (!vmr)
+		return nullptr;
+	if (int err = ibv_cmd_reg_dm_mr(pd, DeviceMemory::from(dm).command(), offset, length,
+					access, vmr.get(), nullptr))
 		return fail(err);
 	return &vmr.release()->ibv_mr;
 }

@@ -14,6 +14,8 @@ struct MemoryRegion {
 			      int access) noexcept;
 	static ibv_mr *create_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				     int fd, int access) noexcept;
+	static ibv_mr *create_dm(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
+				 unsigned int access) noexcept;
 	static int modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
 			  int access) noexcept;
 	static int advise(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *list,

@@ -3,6 +3,7 @@
 
 #include "completion_queue.hpp"
 #include "context.hpp"
+#include "device_memory.hpp"
 #include "domain.hpp"
 #include "memory_region.hpp"
 #include "memory_window.hpp"
@@ -18,6 +19,11 @@ static int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ib
 		     uint32_t num) noexcept
 {
 	return MemoryRegion::advise(pd, advice, flags, list, num);
+}
+
+static ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept
+{
+	return DeviceMemory::create(context, *attr);
 }
 
 static ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept
@@ -111,6 +117,16 @@ static void free_context(ibv_context *context) noexcept
 	Context::close(verbs_get_ctx(context));
 }
 
+static int free_dm(ibv_dm *dm) noexcept
+{
+	return DeviceMemory::destroy(dm);
+}
+
+static ibv_dm *import_dm(ibv_context *context, uint32_t handle) noexcept
+{
+	return DeviceMemory::import(context, handle);
+}
+
 static ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept
 {
 	return MemoryRegion::import(pd, handle);
@@ -177,6 +193,12 @@ static int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept
 	return SharedReceive::from(srq).query(attr);
 }
 
+static ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
+			 unsigned int access) noexcept
+{
+	return MemoryRegion::create_dm(pd, dm, offset, length, access);
+}
+
 static ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 			     int access) noexcept
 {
@@ -204,6 +226,11 @@ static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t len
 	return MemoryRegion::modify(vmr, flags, pd, addr, length, access);
 }
 
+static void unimport_dm(ibv_dm *dm) noexcept
+{
+	DeviceMemory::unimport(dm);
+}
+
 static void unimport_mr(ibv_mr *mr) noexcept
 {
 	MemoryRegion::unimport(mr);
@@ -216,6 +243,7 @@ static void unimport_pd(ibv_pd *pd) noexcept
 
 static const verbs_context_ops context_ops = {
 	.advise_mr = advise_mr,
+	.alloc_dm = alloc_dm,
 	.alloc_mw = alloc_mw,
 	.alloc_parent_domain = alloc_parent_domain,
 	.alloc_pd = alloc_pd,
@@ -234,6 +262,8 @@ static const verbs_context_ops context_ops = {
 	.destroy_qp = destroy_qp,
 	.destroy_srq = destroy_srq,
 	.free_context = free_context,
+	.free_dm = free_dm,
+	.import_dm = import_dm,
 	.import_mr = import_mr,
 	.import_pd = import_pd,
 	.modify_qp = modify_qp,
@@ -247,11 +277,13 @@ static const verbs_context_ops context_ops = {
 	.query_qp = query_qp,
 	.query_rt_values = query_rt_values,
 	.query_srq = query_srq,
+	.reg_dm_mr = reg_dm_mr,
 	.reg_dmabuf_mr = reg_dmabuf_mr,
 	.reg_mr = reg_mr,
 	.req_notify_cq = req_notify_cq,
 	.rereg_mr = rereg_mr,
 	.resize_cq = resize_cq,
+	.unimport_dm = unimport_dm,
 	.unimport_mr = unimport_mr,
 	.unimport_pd = unimport_pd,
 };

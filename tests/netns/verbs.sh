@@ -6,7 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs have both ends in one process, over one device.
-names=(connect data dmabuf atomics immediate extended flush length notify odp requests rereg resize srq window bad_peer scribble shares)
+names=(connect data dm dmabuf atomics immediate extended flush length notify odp requests rereg
+	resize srq window charge bad_peer scribble shares)
 mapfile -t claims < <(claims_of "$programs" "${names[@]}")
 
 # The module posts while it is loaded; what it says of a fault is in the log.

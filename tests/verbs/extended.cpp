@@ -21,7 +21,6 @@ namespace
 using Context = Owner<ibv_context, ibv_close_device>;
 using ImportedMr = Owner<ibv_mr, ibv_unimport_mr>;
 using ImportedPd = Owner<ibv_pd, ibv_unimport_pd>;
-using Mw = Owner<ibv_mw, ibv_dealloc_mw>;
 using Td = Owner<ibv_td, ibv_dealloc_td>;
 
 constexpr std::uint64_t all_requests =

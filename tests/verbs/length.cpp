@@ -77,13 +77,8 @@ void transfer(const std::string &address, ibv_wr_opcode opcode)
 	bool reads = opcode == IBV_WR_RDMA_READ;
 	ibv_sge sge = reads ? to.sge(length) : from.sge(length);
 	Repeated remote(pair.b().pd(), room);
-	ibv_send_wr wr = {};
+	ibv_send_wr wr = signaled(opcode, sge, 1);
 
-	wr.wr_id = 1;
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	wr.opcode = opcode;
-	wr.send_flags = IBV_SEND_SIGNALED;
 	wr.wr.rdma = { remote.address(), remote.rkey() };
 
 	std::uint8_t *source = reads ? remote.bytes() : from.bytes();

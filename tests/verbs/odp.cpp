@@ -42,24 +42,14 @@ public:
 	std::span<std::uint8_t> bytes() { return { static_cast<std::uint8_t *>(start_), size }; }
 	std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(start_); }
 
-	void fill(std::uint32_t seed)
-	{
-		for (std::size_t i = 0; i < size; i++)
-			bytes()[i] = pattern(seed, i);
-	}
+	void fill(std::uint32_t seed) { rdma::fill(bytes(), seed); }
 
 	bool holds(std::uint32_t seed, std::size_t offset = 0, std::size_t length = size)
 	{
-		for (std::size_t i = offset; i < offset + length; i++)
-			if (bytes()[i] != pattern(seed, i))
-				return false;
-		return true;
+		return rdma::holds(bytes(), seed, offset, length);
 	}
 
-	bool is_zero()
-	{
-		return std::ranges::all_of(bytes(), [](std::uint8_t octet) { return !octet; });
-	}
+	bool is_zero() { return rdma::is_zero(bytes()); }
 
 	/* How many pages the process has. */
 	std::size_t resident()
@@ -371,7 +361,7 @@ void files(const std::string &address)
 void windows(const std::string &address)
 {
 	Setting s(address, all_rights | IBV_ACCESS_MW_BIND);
-	Owner<ibv_mw, ibv_dealloc_mw> mw(ibv_alloc_mw(s.b.pd(), IBV_MW_TYPE_1));
+	Mw mw(ibv_alloc_mw(s.b.pd(), IBV_MW_TYPE_1));
 	ibv_mw_bind bind = { 7,
 			     IBV_SEND_SIGNALED,
 			     { s.mr.get(), s.map.address() + page, page,

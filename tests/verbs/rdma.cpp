@@ -92,23 +92,24 @@ Buffer::Buffer(ibv_pd *pd, std::size_t size, int access)
 		fail("ibv_reg_mr", errno);
 }
 
-void Buffer::fill(std::uint32_t seed)
+void fill(std::span<std::uint8_t> octets, std::uint32_t seed)
 {
-	for (std::size_t place = 0; place < size_; place++)
-		memory_.get()[place] = pattern(seed, place);
+	for (std::size_t place = 0; place < octets.size(); place++)
+		octets[place] = pattern(seed, place);
 }
 
-bool Buffer::holds(std::uint32_t seed, std::size_t offset, std::size_t length) const
+bool holds(std::span<const std::uint8_t> octets, std::uint32_t seed, std::size_t offset,
+	   std::size_t length)
 {
 	for (std::size_t place = offset; place < offset + length; place++)
-		if (memory_.get()[place] != pattern(seed, place))
+		if (octets[place] != pattern(seed, place))
 			return false;
 	return true;
 }
 
-bool Buffer::is_zero() const
+bool is_zero(std::span<const std::uint8_t> octets)
 {
-	return std::all_of(memory_.get(), memory_.get() + size_, [](auto octet) { return !octet; });
+	return std::ranges::all_of(octets, [](auto octet) { return !octet; });
 }
 
 End::End(Id id, const QpOptions &options) : pd_(options.pd)
@@ -211,6 +212,19 @@ void End::write(ibv_sge from, std::uint64_t to, std::uint32_t rkey, std::uint64_
 void End::read(ibv_sge into, std::uint64_t from, std::uint32_t rkey, std::uint64_t wr_id)
 {
 	post_rdma(IBV_WR_RDMA_READ, into, from, rkey, wr_id);
+}
+
+void End::bind(ibv_mw *mw, const ibv_mw_bind_info &info, std::uint64_t wr_id)
+{
+	ibv_send_wr wr = {};
+
+	wr.wr_id = wr_id;
+	wr.opcode = IBV_WR_BIND_MW;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.bind_mw = { mw, ibv_inc_rkey(mw->rkey), info };
+	if (int err = post(wr))
+		fail("ibv_post_send", err);
+	mw->rkey = wr.bind_mw.rkey;
 }
 
 void End::send(ibv_sge from, std::uint64_t wr_id, unsigned int flags)

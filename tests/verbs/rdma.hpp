@@ -36,6 +36,7 @@ using Pd = Owner<ibv_pd, ibv_dealloc_pd>;
 using Cq = Owner<ibv_cq, ibv_destroy_cq>;
 using Srq = Owner<ibv_srq, ibv_destroy_srq>;
 using Mr = Owner<ibv_mr, ibv_dereg_mr>;
+using Mw = Owner<ibv_mw, ibv_dealloc_mw>;
 using CompletionChannel = Owner<ibv_comp_channel, ibv_destroy_comp_channel>;
 using EventChannel = Owner<rdma_event_channel, rdma_destroy_event_channel>;
 
@@ -70,6 +71,12 @@ Event next_event(rdma_event_channel *channel, int timeout_ms = 10000);
 Event expect_event(rdma_event_channel *channel, rdma_cm_event_type type, int timeout_ms = 10000,
 		   Where where = Where::current());
 
+/* Fills all with what only this seed gives, and tells whether it is still there. */
+void fill(std::span<std::uint8_t> octets, std::uint32_t seed);
+bool holds(std::span<const std::uint8_t> octets, std::uint32_t seed, std::size_t offset,
+	   std::size_t length);
+bool is_zero(std::span<const std::uint8_t> octets);
+
 /* Registered octets. */
 class Buffer
 {
@@ -80,6 +87,7 @@ public:
 	Buffer(ibv_pd *pd, std::size_t size, int access = all_rights);
 
 	std::span<std::uint8_t> bytes() { return { memory_.get(), size_ }; }
+	std::span<const std::uint8_t> bytes() const { return { memory_.get(), size_ }; }
 	std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(memory_.get()); }
 	ibv_mr *mr() const { return mr_.get(); }
 	ibv_sge sge(std::size_t offset, std::uint32_t length) const
@@ -87,10 +95,12 @@ public:
 		return { address() + offset, length, mr_->lkey };
 	}
 
-	/* Fills all with what only this seed gives, and tells whether it is still there. */
-	void fill(std::uint32_t seed);
-	bool holds(std::uint32_t seed, std::size_t offset, std::size_t length) const;
-	bool is_zero() const;
+	void fill(std::uint32_t seed) { rdma::fill(bytes(), seed); }
+	bool holds(std::uint32_t seed, std::size_t offset, std::size_t length) const
+	{
+		return rdma::holds(bytes(), seed, offset, length);
+	}
+	bool is_zero() const { return rdma::is_zero(bytes()); }
 
 private:
 	struct Free {
@@ -151,6 +161,9 @@ public:
 	void read(ibv_sge into, std::uint64_t from, std::uint32_t rkey, std::uint64_t wr_id = 0);
 	void send(ibv_sge from, std::uint64_t wr_id = 0, unsigned int flags = IBV_SEND_SIGNALED);
 	void receive(ibv_sge into, std::uint64_t wr_id = 0);
+
+	/* Asks for a window of type 2, which gets its next STag. */
+	void bind(ibv_mw *mw, const ibv_mw_bind_info &info, std::uint64_t wr_id = 0);
 
 private:
 	void create_queues(ibv_context *context, const QpOptions &options);

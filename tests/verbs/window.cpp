@@ -16,8 +16,6 @@ constexpr std::uint64_t bind_id = 50, inv_id = 60;
 constexpr int all_remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 constexpr int region_rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 
-using Mw = Owner<ibv_mw, ibv_dealloc_mw>;
-
 /* b has a region that its peer cannot reach, and a window; a is the peer. */
 struct Setting {
 	Setting(const std::string &address, ibv_mw_type type, int access = region_rights)
@@ -45,17 +43,7 @@ struct Setting {
 	}
 
 	/* Type 2: the program does. */
-	void post_bind(const ibv_mw_bind_info &info)
-	{
-		ibv_send_wr wr = {};
-
-		wr.wr_id = bind_id;
-		wr.opcode = IBV_WR_BIND_MW;
-		wr.send_flags = IBV_SEND_SIGNALED;
-		wr.bind_mw = { window.get(), ibv_inc_rkey(window->rkey), info };
-		require(!b.post(wr), "the request is posted");
-		window->rkey = wr.bind_mw.rkey;
-	}
+	void post_bind(const ibv_mw_bind_info &info) { b.bind(window.get(), info, bind_id); }
 
 	void expect_bound(Where where = Where::current())
 	{
@@ -108,13 +96,8 @@ struct Setting {
 	void send_with_invalidate(std::uint32_t stag)
 	{
 		ibv_sge sge = local.sge(0, 16);
-		ibv_send_wr wr = {};
+		ibv_send_wr wr = signaled(IBV_WR_SEND_WITH_INV, sge, inv_id);
 
-		wr.wr_id = inv_id;
-		wr.sg_list = &sge;
-		wr.num_sge = 1;
-		wr.opcode = IBV_WR_SEND_WITH_INV;
-		wr.send_flags = IBV_SEND_SIGNALED;
 		wr.invalidate_rkey = stag;
 		require(!a.post(wr), "the request is posted");
 	}

@@ -27,16 +27,9 @@ public:
 		: window_(ibv_alloc_mw(stream.end().pd(), IBV_MW_TYPE_2)),
 		  address_(stream.memory().address())
 	{
-		ibv_send_wr wr = {};
-
 		require(window_ != nullptr, "there is a window");
-		wr.opcode = IBV_WR_BIND_MW;
-		wr.send_flags = IBV_SEND_SIGNALED;
-		wr.bind_mw = { window_.get(),
-			       ibv_inc_rkey(window_->rkey),
-			       { stream.memory().mr(), address_, size, all_remote } };
-		require(!stream.end().post(wr), "the request is taken");
-		window_->rkey = wr.bind_mw.rkey;
+		stream.end().bind(window_.get(),
+				  { stream.memory().mr(), address_, size, all_remote });
 		expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 0);
 	}
 
@@ -57,7 +50,7 @@ public:
 	}
 
 private:
-	Owner<ibv_mw, ibv_dealloc_mw> window_;
+	Mw window_;
 	std::uint64_t address_;
 };
 

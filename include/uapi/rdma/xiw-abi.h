@@ -4,6 +4,7 @@
 #define XIW_ABI_H
 
 #include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
 #ifdef __KERNEL__
 #include <linux/build_bug.h>
@@ -262,6 +263,21 @@ struct xiw_create_qp_resp {
 	__u32		reserved;
 };
 
+/* How to map device memory, asked of its handle: a method of UVERBS_OBJECT_DM. */
+enum xiw_dm_methods {
+	XIW_METHOD_DM_QUERY	= 1u << UVERBS_ID_NS_SHIFT,
+};
+
+enum xiw_dm_query_attrs {
+	XIW_ATTR_DM_QUERY_HANDLE = 1u << UVERBS_ID_NS_SHIFT,
+	XIW_ATTR_DM_QUERY_RESP,
+};
+
+struct xiw_query_dm_resp {
+	__aligned_u64	map_key;
+	__aligned_u64	length;
+};
+
 static_assert(sizeof(struct xiw_queue_ctl) == 128, "two cache lines");
 static_assert(sizeof(struct xiw_qp_ctl) == 256, "two queues");
 static_assert(sizeof(struct xiw_cq_ctl) == 128, "two cache lines");
@@ -277,5 +293,6 @@ static_assert(sizeof(struct xiw_create_cq_resp) == 24, "no padding");
 static_assert(sizeof(struct xiw_create_srq_resp) == 24, "no padding");
 static_assert(sizeof(struct xiw_modify_srq) == 8, "no padding");
 static_assert(sizeof(struct xiw_create_qp_resp) == 48, "no padding");
+static_assert(sizeof(struct xiw_query_dm_resp) == 16, "no padding");
 
 #endif /* XIW_ABI_H */
