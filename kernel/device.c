@@ -310,9 +310,22 @@ static ssize_t responder_hold_store(struct device *device, struct device_attribu
 }
 static DEVICE_ATTR_RW(responder_hold);
 
+static ssize_t loopback_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", READ_ONCE(device_of_attr(device)->loopback));
+}
+
+static ssize_t loopback_store(struct device *device, struct device_attribute *attr,
+			      const char *buf, size_t count)
+{
+	return device_store_setting(buf, count, &device_of_attr(device)->loopback);
+}
+static DEVICE_ATTR_RW(loopback);
+
 static struct attribute *device_attrs[] = {
 	&dev_attr_crc.attr,
 	&dev_attr_responder_hold.attr,
+	&dev_attr_loopback.attr,
 	NULL
 };
 
@@ -509,6 +522,7 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	INIT_WORK(&dev->gone, device_gone);
 	dev->crc = true;
 	dev->responder_hold = true;
+	dev->loopback = true;
 	ib_set_device_ops(&dev->ibdev, &device_ops);
 	dev->ibdev.driver_def = xiw_dm_definitions;
 

@@ -41,6 +41,7 @@
  * @crc: setting "crc": ask for CRCs on new connections (RFC 5044 section 4.4)
  * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
  *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
+ * @loopback: setting "loopback": connections within this host do without TCP (loop.c)
  * @stats: event counters of each CPU
  * @gone: frees the device, a moment after its end
  */
@@ -58,6 +59,7 @@ struct xiw_device {
 
 	bool			crc;
 	bool			responder_hold;
+	bool			loopback;
 
 	struct xiw_stats __percpu *stats;
 	struct work_struct	gone;

@@ -8,6 +8,7 @@
 #include "device.h"
 #include "ep.h"
 #include "listener.h"
+#include "loop.h"
 #include "qp.h"
 #include "rx.h"
 #include "sock.h"
@@ -41,6 +42,8 @@ static void ep_free(struct kref *ref)
 
 	if (ep->sk)
 		sock_put(ep->sk);
+	if (ep->loop)
+		xiw_loop_put(ep->loop);
 	kfree(ep->frame);
 	kfree(ep->pd);
 	kfree_rcu(ep, rcu);
@@ -262,13 +265,17 @@ static void ep_tell_end(struct xiw_ep *ep, int err)
 /* Return: whether there is anything to say farewell to. */
 static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 {
+	struct xiw_loop *loop;
 	bool attached = false;
 
 	if (!ep->sock)
 		return false;
 	lock_sock(ep->sk);
-	if (ep->qp)
+	if (ep->qp) {
+		loop = xiw_loop_enter(ep->qp);
 		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);
+		xiw_loop_leave(loop);
+	}
 	if (attached && cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
 		xiw_tx_terminate(&ep->rest, cause,
 				 ep->qp->rx.fault_known ? &ep->qp->rx.fault : NULL,
@@ -307,11 +314,9 @@ void xiw_ep_end(struct xiw_ep *ep, enum xiw_cause cause)
 {
 	mutex_lock(&ep->lock);
 	if (ep->state < XIW_EP_FAREWELL) {
-		if (ep->qp && cause == XIW_OK) {
-			lock_sock(ep->sk);	/* what was posted is still sent, if TCP takes it */
-			xiw_tx_run(ep->qp, ep->sk, SIZE_MAX);
-			release_sock(ep->sk);
-		}
+		if (ep->qp && cause == XIW_OK)	/* what was posted is sent if the peer takes it */
+			while (xiw_tx_drive(ep->qp, SIZE_MAX) && ep->loop)
+				;
 		xiw_ep_finish(ep, -ECONNABORTED, cause);
 	}
 	mutex_unlock(&ep->lock);
@@ -330,21 +335,6 @@ void xiw_ep_kill(struct xiw_ep *ep)
 /*
  * The handshake
  */
-
-/* What the consumer of an initiator hears when TCP gives up. */
-static int ep_connect_error(const struct sock *sk)
-{
-	switch (READ_ONCE(sk->sk_err)) {
-	case ECONNREFUSED:
-		return -ECONNREFUSED;
-	case ETIMEDOUT:
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-		return -ETIMEDOUT;
-	default:
-		return -ECONNRESET;
-	}
-}
 
 int xiw_ep_dial(struct xiw_ep *ep)
 {
@@ -387,7 +377,7 @@ static void ep_connecting(struct xiw_ep *ep)
 	if (state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT)
 		ep_request(ep);
 	else if (ep->sk->sk_err || state == TCP_CLOSE)
-		xiw_ep_finish(ep, ep_connect_error(ep->sk), XIW_OK);
+		xiw_ep_finish(ep, xiw_sock_connect_error(ep->sk), XIW_OK);
 }
 
 /* Return: 1 with the whole frame in ep->theirs; 0 if more is to come; or a negative errno. */
@@ -417,17 +407,22 @@ static int ep_read_frame(struct xiw_ep *ep)
 static int ep_start_stream(struct xiw_ep *ep)
 {
 	struct xiw_qp *qp = ep->qp;
+	struct xiw_loop *loop;
 	bool more = false;
 	int ret;
 
 	lock_sock(ep->sk);
 	ret = xiw_qp_attach(qp, ep, ep->sk, &ep->terms, false);
+	if (!ret)
+		xiw_loop_join(qp);
+	loop = xiw_loop_enter(qp);
 	if (!ret && ep->terms.rtr)
 		ret = xiw_tx_opening(qp, ep->sk, ep->terms.rtr);
-	if (!ret) {
+	if (!ret)
 		more = xiw_tx_run(qp, ep->sk, XIW_TX_BUDGET_INLINE);
+	xiw_loop_leave(loop);
+	if (!ret)
 		xiw_rx_run(qp, ep->sk);
-	}
 	release_sock(ep->sk);
 	if (more)
 		xiw_worker_queue(qp);

@@ -15,6 +15,7 @@
 
 struct xiw_device;
 struct xiw_listener;
+struct xiw_loop;
 struct xiw_qp;
 
 /* Runs endpoints and listeners. */
@@ -70,6 +71,7 @@ enum xiw_ep_state {
  * @frame_len: octets of it
  * @pd: private data of our Request
  * @rest: last octets for TCP
+ * @loop: shared with the endpoint of the peer, with a reference, or NULL
  * @said_bye: our FIN is sent
  */
 struct xiw_ep {
@@ -98,6 +100,7 @@ struct xiw_ep {
 	unsigned int		frame_len;
 	void			*pd;
 	struct xiw_batch	rest;
+	struct xiw_loop		*loop;
 	bool			said_bye;
 };
 

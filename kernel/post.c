@@ -3,7 +3,6 @@
 
 #include <linux/sched/clock.h>
 
-#include "ep.h"
 #include "mem.h"
 #include "post.h"
 #include "tx.h"
@@ -154,8 +153,6 @@ static bool post_streams(struct xiw_qp *qp)
 
 static void post_doorbell(struct xiw_qp *qp)
 {
-	struct xiw_ep *ep;
-	struct sock *sk;
 	bool more;
 
 	xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
@@ -165,14 +162,8 @@ static void post_doorbell(struct xiw_qp *qp)
 		xiw_worker_queue(qp);	/* after it: the worker puts the flags right in the end */
 		return;
 	}
-	sk = xiw_qp_lock_sock(qp, &ep);
-	if (!sk) {
-		xiw_qp_flush(qp);
-		return;
-	}
 	xiw_stat_inc(qp->dev, XIW_STAT_TX_INLINE);
-	more = xiw_tx_run(qp, sk, XIW_TX_BUDGET_INLINE);
-	xiw_qp_unlock_sock(sk, ep);
+	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE);
 	qp->doorbell_ns = local_clock();
 	if (more)
 		xiw_worker_queue(qp);

@@ -7,6 +7,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "ep.h"
+#include "loop.h"
 #include "mem.h"
 #include "qp.h"
 #include "tx.h"
@@ -173,26 +174,67 @@ void xiw_qp_lost(struct xiw_qp *qp)
  * The socket
  */
 
-struct sock *xiw_qp_lock_sock(struct xiw_qp *qp, struct xiw_ep **epp)
+/* Return: the endpoint that drives @qp, with a reference, or NULL. The loop lives as long. */
+static struct xiw_ep *qp_driver(struct xiw_qp *qp, struct xiw_loop **loop)
 {
 	struct xiw_ep *ep = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&qp->lock, flags);
+	*loop = qp->loop;
 	if (qp->attached) {
 		ep = qp->ep;
 		xiw_ep_get(ep);
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
-	if (!ep)
-		return NULL;
-	lock_sock(ep->sk);
-	if (qp->attached && qp->ep == ep) {
-		*epp = ep;
-		return ep->sk;
+	return ep;
+}
+
+static void qp_unlock(struct xiw_ep *ep, struct xiw_loop *loop)
+{
+	if (loop)
+		xiw_loop_unlock(loop);
+	else
+		release_sock(ep->sk);
+	xiw_ep_put(ep);
+}
+
+struct xiw_ep *xiw_qp_lock(struct xiw_qp *qp)
+{
+	struct xiw_loop *loop;
+	struct xiw_ep *ep;
+
+	while ((ep = qp_driver(qp, &loop))) {
+		if (loop)
+			xiw_loop_lock(loop);
+		else
+			lock_sock(ep->sk);
+		if (qp->attached && qp->ep == ep && qp->loop == loop)
+			break;
+		qp_unlock(ep, loop);
 	}
-	xiw_qp_unlock_sock(ep->sk, ep);
-	return NULL;
+	return ep;
+}
+
+void xiw_qp_unlock(struct xiw_qp *qp, struct xiw_ep *ep)
+{
+	qp_unlock(ep, qp->loop);
+}
+
+void xiw_qp_assert_locked(const struct xiw_qp *qp)
+{
+	if (qp->loop)
+		lockdep_assert_held(&qp->loop->lock);
+	else
+		lockdep_assert(lockdep_sock_is_held(qp->ep->sk));
+}
+
+void xiw_qp_resume_rx(struct xiw_qp *qp)
+{
+	if (READ_ONCE(qp->loop))
+		xiw_worker_queue(qp);
+	else
+		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
 }
 
 void xiw_qp_wake(struct xiw_qp *qp)
@@ -201,14 +243,8 @@ void xiw_qp_wake(struct xiw_qp *qp)
 
 	spin_lock_irqsave(&qp->lock, flags);
 	if (qp->attached)
-		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
+		xiw_qp_resume_rx(qp);
 	spin_unlock_irqrestore(&qp->lock, flags);
-}
-
-void xiw_qp_unlock_sock(struct sock *sk, struct xiw_ep *ep)
-{
-	release_sock(sk);
-	xiw_ep_put(ep);
 }
 
 static int qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
@@ -290,6 +326,7 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 		if (!xiw_qp_move(qp, XIW_QP_ERROR))
 			*cause = qp->rx.cause;
 		qp->attached = false;
+		xiw_loop_part(qp);
 		WRITE_ONCE(qp->tx.blocked, true);
 		*rest = qp->tx.batch;
 		qp->tx.batch = (struct xiw_batch){};

@@ -23,6 +23,7 @@
 #include "wire.h"
 
 struct xiw_ep;
+struct xiw_loop;
 
 /*
  * Locking
@@ -33,7 +34,9 @@ struct xiw_ep;
  *   socket lock     lock_sock() in process context, the socket's spinlock in
  *                   softirq: all progress of a connected queue pair, that is
  *                   xiw_qp.tx, .rx, .sq, .rq, .sq_wrs, .reads, .irq
- *   qp->lock        spinlock, any context: .state, .ep, and the progress above
+ *   loop->lock      spinlock, softirqs off: that progress, of both queue pairs of a
+ *                   connection within this host; takes the place of the socket lock
+ *   qp->lock        spinlock, any context: .state, .ep, .loop, and the progress above
  *                   while no socket is attached
  *   odp->lock       rwlock, where pages of a region on demand are; with softirqs off. Read
  *                   held by each access to them, so it is a leaf below the socket lock.
@@ -45,6 +48,11 @@ struct xiw_ep;
  * So there is no lock of our own on the data path: whoever sends or receives
  * holds the socket, and with it the queue pair. This also makes sure that a
  * queue pair has one transmitter at a time.
+ *
+ * A connection within this host (loop.c) has one lock for both its ends, since
+ * who sends at one end places and completes at the other. Its sockets serve for the
+ * close alone. Who has a socket locked for that takes the loop's lock in addition.
+ * A queue pair joins a loop with both socket locks and qp->lock held.
  *
  * Attach and detach hold both the socket lock and qp->lock and change
  * .attached; so either lock alone is enough to read it, and whoever holds
@@ -275,6 +283,7 @@ struct xiw_rx {
  * @ep: the endpoint of the connection, with a reference; kept until the next claim or destroy
  * @claimed: @ep sets up or has a connection
  * @attached: the socket of @ep drives this queue pair
+ * @loop: the connection is one within this host; NULL if it is not, or if none is attached
  * @ird: inbound Reads and Atomics agreed
  * @ord: outbound ones
  * @tx: transmit progress
@@ -320,6 +329,7 @@ struct xiw_qp {
 	struct xiw_ep		*ep;
 	bool			claimed;
 	bool			attached;
+	struct xiw_loop		*loop;
 	u16			ird;
 	u16			ord;
 
@@ -438,19 +448,24 @@ void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_heade
 /* TCP has ended the connection: as xiw_qp_fail(), but there is nobody to tell. */
 void xiw_qp_lost(struct xiw_qp *qp);
 
-/* Has what was received looked at again, if a socket is attached. Context: any. */
+/* Has what was received looked at again. @qp stays attached meanwhile. Context: any. */
+void xiw_qp_resume_rx(struct xiw_qp *qp);
+
+/* The same, if a socket is attached. */
 void xiw_qp_wake(struct xiw_qp *qp);
 
 /**
- * xiw_qp_lock_sock - lock the socket that drives a queue pair
+ * xiw_qp_lock - lock what drives a queue pair: its socket, or its loop
  * @qp: the queue pair
- * @ep: result: its endpoint, with a reference
  *
  * Context: process; sleeps.
- * Return: the socket, or NULL if none is attached.
+ * Return: its endpoint, with a reference, or NULL if no socket is attached.
  */
-struct sock *xiw_qp_lock_sock(struct xiw_qp *qp, struct xiw_ep **ep);
-void xiw_qp_unlock_sock(struct sock *sk, struct xiw_ep *ep);
+struct xiw_ep *xiw_qp_lock(struct xiw_qp *qp);
+void xiw_qp_unlock(struct xiw_qp *qp, struct xiw_ep *ep);
+
+/* That lock is held. */
+void xiw_qp_assert_locked(const struct xiw_qp *qp);
 
 /* Raises an asynchronous event of a queue pair; any context. */
 void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event);

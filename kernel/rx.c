@@ -5,6 +5,8 @@
 #include <net/tcp.h>
 
 #include "ep.h"
+#include "loop.h"
+#include "mem.h"
 #include "place.h"
 #include "rx.h"
 #include "tx.h"
@@ -58,7 +60,16 @@ static int rx_step_copy(void *arg, struct sk_buff *skb, u32 offset, u32 len)
 
 int xiw_cursor_copy(struct xiw_cursor *cur, void *to, size_t len)
 {
-	return rx_walk(cur, len, rx_step_copy, &to);
+	if (cur->sk)
+		return rx_walk(cur, len, rx_step_copy, &to);
+	if (cur->mr) {
+		xiw_mr_read(cur->mr, cur->addr, to, len);
+		cur->addr += len;
+	} else {
+		memcpy(to, cur->data, len);
+		cur->data += len;
+	}
+	return 0;
 }
 
 static int rx_step_crc(void *arg, struct sk_buff *skb, u32 offset, u32 len)
@@ -135,6 +146,24 @@ static bool rx_waits(struct xiw_qp *qp, enum xiw_cause cause)
 	return qp->rx.paging;
 }
 
+int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
+		   struct xiw_cursor *payload)
+{
+	enum xiw_cause cause;
+
+	trace_xiw_rx_fpdu(qp->qpn, hdr, xiw_fpdu_len(ulpdu_len));
+	cause = xiw_place(qp, hdr, ulpdu_len, payload);
+	if (unlikely(rx_waits(qp, cause)))
+		return -EAGAIN;
+	if (unlikely(cause)) {
+		xiw_qp_fail(qp, cause, hdr);
+		return -EPROTO;
+	}
+	if (qp->rx.first)
+		rx_opened(qp);
+	return 0;
+}
+
 /**
  * rx_fpdu - process the FPDU at a place in the stream if all of it is there
  * @qp: the queue pair
@@ -147,9 +176,9 @@ static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
 {
 	struct xiw_cursor at = *cur;
 	struct xiw_headers hdr;
-	enum xiw_cause cause;
 	u32 ulpdu_len, fpdu_len;
 	bool good = true;
+	int ret;
 
 	if (avail < sizeof(hdr.mpa))
 		return 0;
@@ -170,20 +199,13 @@ static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
 	at = *cur;
 	if (xiw_cursor_copy(&at, &hdr, min_t(u32, sizeof(hdr), sizeof(hdr.mpa) + ulpdu_len)))
 		goto unreadable;
-	trace_xiw_rx_fpdu(qp->qpn, &hdr, fpdu_len);
 
-	cause = xiw_place(qp, &hdr, ulpdu_len, cur);
-	if (unlikely(rx_waits(qp, cause))) {
+	ret = xiw_rx_segment(qp, &hdr, ulpdu_len, cur);
+	if (unlikely(ret == -EAGAIN)) {
 		qp->rx.need = fpdu_len;
 		return 0;
 	}
-	if (unlikely(cause)) {
-		xiw_qp_fail(qp, cause, &hdr);
-		return -EPROTO;
-	}
-	if (qp->rx.first)
-		rx_opened(qp);
-	return fpdu_len;
+	return ret ?: fpdu_len;
 
 unreadable:
 	xiw_qp_fail(qp, XIW_NO_MEMORY, NULL);
@@ -238,13 +260,26 @@ static void rx_kick(struct xiw_qp *qp, struct sock *sk)
 		xiw_worker_queue(qp);
 }
 
-void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
+/* A segment of a peer on this host could not be placed: a worker has the peer send it again. */
+static void rx_resume_loop(struct xiw_qp *qp)
+{
+	if (xiw_loop_peer(qp)) {
+		xiw_worker_queue(qp);
+	} else {
+		qp->rx.starved = false;
+		qp->rx.paging = false;
+	}
+}
+
+static void rx_run(struct xiw_qp *qp, struct sock *sk)
 {
 	u32 done;
 
-	lockdep_assert(lockdep_sock_is_held(sk));
-
-	if (!xiw_qp_open(qp) || tcp_inq(sk) < qp->rx.need)
+	if (!xiw_qp_open(qp))
+		return;
+	if (qp->loop && (qp->rx.starved || qp->rx.paging))
+		rx_resume_loop(qp);
+	if (tcp_inq(sk) < qp->rx.need)
 		return;
 	qp->rx.need = 0;
 	WRITE_ONCE(qp->doorbells, 0);
@@ -257,4 +292,15 @@ void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
 	if (qp->rx.kick)
 		rx_kick(qp, sk);
 	xiw_qp_fire(qp);
+}
+
+void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
+{
+	struct xiw_loop *loop;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	loop = xiw_loop_enter(qp);
+	rx_run(qp, sk);
+	xiw_loop_leave(loop);
 }

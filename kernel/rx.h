@@ -6,15 +6,22 @@
 #include "qp.h"
 
 /**
- * struct xiw_cursor - a place in the receive queue of a socket
+ * struct xiw_cursor - a place in the receive queue of a socket, or in the memory of a peer on this
+ *	host
  * @sk: the socket, locked
  * @skb: segment that holds the next octet, or one before it
  * @seq: TCP sequence number of the next octet
+ * @mr: region, from xiw_mr_get(), or NULL
+ * @addr: the next octet of @mr
+ * @data: if there is neither socket nor region
  */
 struct xiw_cursor {
-	struct sock	*sk;
-	struct sk_buff	*skb;
-	u32		seq;
+	struct sock		*sk;
+	struct sk_buff		*skb;
+	u32			seq;
+	struct xiw_mr		*mr;
+	u64			addr;
+	const void		*data;
 };
 
 /* rx.c APIs */
@@ -33,7 +40,20 @@ struct xiw_cursor {
 void xiw_rx_run(struct xiw_qp *qp, struct sock *sk);
 
 /**
- * xiw_cursor_copy - copy octets of the stream
+ * xiw_rx_segment - process one segment
+ * @qp: queue pair; what drives it is locked
+ * @hdr: its headers
+ * @ulpdu_len: its length in octets
+ * @payload: see xiw_place()
+ *
+ * Return: 0; -EAGAIN if nothing has happened, and it is to come again when @qp->rx.starved or
+ * @qp->rx.paging has ended; -EPROTO if the stream has ended.
+ */
+int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
+		   struct xiw_cursor *payload);
+
+/**
+ * xiw_cursor_copy - copy octets
  * @cur: where they start; advanced behind them
  * @to: where to
  * @len: octets; the caller has made sure that they are there

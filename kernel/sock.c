@@ -3,6 +3,7 @@
 
 #include <linux/inetdevice.h>
 #include <net/addrconf.h>
+#include <net/inet6_hashtables.h>
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
@@ -140,6 +141,13 @@ void xiw_sock_detach(struct socket *sock)
 	release_sock(sk);
 }
 
+struct xiw_ep *xiw_sock_ep(const struct sock *sk)
+{
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	return sk->sk_data_ready == sock_data_ready ? sock_ep(sk) : NULL;
+}
+
 /*
  * Open and close
  */
@@ -200,6 +208,20 @@ int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 	return ret == -EINPROGRESS ? 0 : ret;
 }
 
+int xiw_sock_connect_error(const struct sock *sk)
+{
+	switch (READ_ONCE(sk->sk_err)) {
+	case ECONNREFUSED:
+		return -ECONNREFUSED;
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return -ETIMEDOUT;
+	default:
+		return -ECONNRESET;
+	}
+}
+
 int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
 		    struct xiw_listener *listener)
 {
@@ -249,6 +271,18 @@ static void sock_unmap_v4(struct sockaddr_storage *addr)
 		.sin_port = v6.sin6_port,
 		.sin_addr.s_addr = v6.sin6_addr.s6_addr32[3],
 	};
+}
+
+struct sock *xiw_sock_other_end(const struct sock *sk)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+
+	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr))
+		return __inet6_lookup_established(sock_net(sk), &sk->sk_v6_rcv_saddr,
+						  inet->inet_sport, &sk->sk_v6_daddr,
+						  ntohs(inet->inet_dport), sk->sk_bound_dev_if, 0);
+	return inet_lookup_established(sock_net(sk), inet->inet_rcv_saddr, inet->inet_sport,
+				       inet->inet_daddr, inet->inet_dport, sk->sk_bound_dev_if);
 }
 
 int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,

@@ -34,6 +34,9 @@ struct socket *xiw_sock_open(struct net *net, const struct iw_cm_id *cm_id, int 
 int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *remote);
 
+/* What the consumer of an initiator hears when TCP gives up. */
+int xiw_sock_connect_error(const struct sock *sk);
+
 /**
  * xiw_sock_listen - bind and listen
  * @sock: fresh socket
@@ -50,6 +53,17 @@ void xiw_sock_unlisten(struct socket *sock);
 /* Takes over the callbacks of a socket for an endpoint, and gives them back. */
 void xiw_sock_attach(struct socket *sock, struct xiw_ep *ep);
 void xiw_sock_detach(struct socket *sock);
+
+/* The endpoint that a locked socket belongs to, or NULL if it is none of ours. */
+struct xiw_ep *xiw_sock_ep(const struct sock *sk);
+
+/**
+ * xiw_sock_other_end - find the socket to which one is connected
+ * @sk: an established connection, locked
+ *
+ * Return: the socket, for sock_gen_put(), or NULL if it is not in this network namespace.
+ */
+struct sock *xiw_sock_other_end(const struct sock *sk);
 
 /* Both ends' addresses, IPv4 as such even on an IPv6 socket. Return: 0 or a negative errno. */
 int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,

@@ -5,7 +5,6 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "device.h"
-#include "ep.h"
 #include "qp.h"
 #include "ring.h"
 #include "srq.h"
@@ -103,7 +102,7 @@ static void srq_call(struct xiw_srq *srq)
 		if (!ready--)
 			return;
 		list_del_init(&qp->srq_entry);
-		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);	/* attached: it leaves before that ends */
+		xiw_qp_resume_rx(qp);	/* attached: it leaves before that ends */
 	}
 	xiw_ring_watch(&srq->ring);
 }

@@ -17,6 +17,7 @@ static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
 	[XIW_STAT_DOORBELLS].name	= "doorbells",
 	[XIW_STAT_TX_WRS].name		= "tx_wrs",
 	[XIW_STAT_TX_FPDUS].name	= "tx_fpdus",
+	[XIW_STAT_TX_LOOP].name		= "tx_loop",
 	[XIW_STAT_TX_BYTES].name	= "tx_bytes",
 	[XIW_STAT_TX_SENDS].name	= "tx_sends",
 	[XIW_STAT_TX_INLINE].name	= "tx_inline",

@@ -21,6 +21,7 @@ enum xiw_stat {
 	XIW_STAT_DOORBELLS,		/* system calls that announced work requests */
 	XIW_STAT_TX_WRS,		/* work requests taken from send queues */
 	XIW_STAT_TX_FPDUS,
+	XIW_STAT_TX_LOOP,		/* segments placed at a peer on this host, without TCP */
 	XIW_STAT_TX_BYTES,		/* octets handed to TCP */
 	XIW_STAT_TX_SENDS,		/* calls into TCP */
 	XIW_STAT_TX_INLINE,		/* transmit runs in the caller's context */

@@ -4,12 +4,14 @@
 #include <net/tcp.h>
 
 #include "atomic.h"
-#include "fpdu.h"
+#include "ep.h"
+#include "loop.h"
 #include "marker.h"
 #include "mem.h"
 #include "opcode.h"
 #include "place.h"
 #include "post.h"
+#include "segment.h"
 #include "tx.h"
 #include "worker.h"
 #include "trace.h"
@@ -17,147 +19,30 @@
 /* The longest FPDU of a run goes to TCP with others up to about this many octets. */
 #define TX_BATCH_BYTES	(64 * 1024)
 
-/* FPDUs up to this size are not cut where a chunk of pages ends. */
-#define TX_KEEP_WHOLE	(16 * 1024)
-
-static_assert(sizeof(struct xiw_headers) + 3 + MPA_CRC_LEN < XIW_STAGE_MIN);
-
-/* What staging one FPDU came to, beside a negative errno. */
-enum tx_staged {
-	TX_NOTHING,	/* no work, or it waits for an event */
-	TX_CUT,		/* the batch must go first */
-	TX_STAGED,
-};
-
-/**
- * struct tx_run - one transmit run
- * @qp: its queue pair
- * @sk: the socket, locked
- * @stage: where FPDUs are written
- * @staged: octets so far
- */
-struct tx_run {
-	struct xiw_qp		*qp;
-	struct sock		*sk;
-	struct xiw_stage	stage;
-	size_t			staged;
-};
+/* To a peer on this host: of one run; how often one end answers the other. */
+#define TX_LOOP_BUDGET	(128 * 1024)
+#define TX_LOOP_TURNS	8
 
 /*
- * One FPDU
+ * Whether @payload octets are all that is left of a message, and its last segment carries them. On
+ * one host that which ends the validity of an STag carries nothing: the peer will wait until nobody
+ * accesses what it stands for, which may be the source of these octets.
  */
-
-static u32 tx_markers_max(const struct xiw_framing *framing, u32 len)
+static bool tx_is_last(const struct xiw_qp *qp, u32 payload, u32 left, bool invalidates)
 {
-	return unlikely(framing->markers) ? xiw_markers_max(len) : 0;
-}
-
-/*
- * An FPDU shall lie in one segment (RFC 5044 section 5.1): one that fills a segment begins where a
- * segment begins, so that GSO cuts between FPDUs; short ones share segments, but are not cut. What
- * is before it is sent first then, and TCP is kept from appending to that. (The kernel's siw writes
- * past its buffer when a Read Request comes in two pieces.)
- */
-static bool tx_must_align(struct tx_run *run, u32 fpdu_len)
-{
-	struct xiw_tx *tx = &run->qp->tx;
-	struct sk_buff *tail;
-
-	if (!tx->full_fpdu || tx->phase + fpdu_len <= tx->full_fpdu)
-		return false;
-	if (tx->batch.num)
-		return true;
-	tx->phase = 0;
-	tail = tcp_send_head(run->sk) ? tcp_write_queue_tail(run->sk) : NULL;
-	if (tail)
-		TCP_SKB_CB(tail)->eor = 1;
-	return false;
-}
-
-/**
- * tx_fpdu_begin - find room for an FPDU and choose how much of a message it carries
- * @run: this run
- * @fpdu: result
- * @hdr_len: octets of DDP and RDMAP headers
- * @payload: in: octets left of the message; out: octets for this FPDU
- *
- * Return: TX_STAGED, TX_CUT or -ENOMEM.
- */
-static int tx_fpdu_begin(struct tx_run *run, struct xiw_fpdu *fpdu, u32 hdr_len, u32 *payload)
-{
-	struct xiw_tx *tx = &run->qp->tx;
-	u32 ulpdu_len = min(hdr_len + *payload, (u32)tx->mulpdu);
-	u32 want = xiw_fpdu_len(ulpdu_len);
-	u32 room;
-
-	if (tx_must_align(run, want) || tx->batch.num == XIW_TX_PIECES)
-		return TX_CUT;
-	want += tx_markers_max(&tx->framing, want);
-	room = want;
-	fpdu->start = xiw_stage_room(&run->stage, min_t(u32, want, TX_KEEP_WHOLE), &room);
-	if (!fpdu->start)
-		return -ENOMEM;
-	fpdu->at = fpdu->start + sizeof(struct xiw_fpdu_head);
-	if (room < want)	/* the pages end before */
-		ulpdu_len = room - tx_markers_max(&tx->framing, room) -
-			    sizeof(struct xiw_fpdu_head) - MPA_CRC_LEN - 3;
-	*payload = ulpdu_len - hdr_len;
-	return TX_STAGED;
-}
-
-static void tx_fpdu_end(struct tx_run *run, struct xiw_fpdu *fpdu)
-{
-	struct xiw_qp *qp = run->qp;
-	struct xiw_tx *tx = &qp->tx;
-	u32 len;
-
-	trace_xiw_tx_fpdu(qp->qpn, fpdu->start,
-			  xiw_fpdu_len(fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head)));
-	/* There is a free entry: tx_fpdu_begin() looked. */
-	xiw_fpdu_finish(&run->stage, &tx->batch, fpdu, &tx->framing);
-	len = fpdu->at - fpdu->start;
-	run->staged += len;
-	if (len != tx->full_fpdu)
-		tx->phase += len;
-	xiw_stat_inc(qp->dev, XIW_STAT_TX_FPDUS);
-}
-
-/* Stages an untagged message of one FPDU that is all header. */
-static int tx_stage_message(struct tx_run *run, u8 opcode, const void *body, u32 len)
-{
-	u32 *msn = &run->qp->tx.msn[xiw_rdmap_ops[opcode].qn];
-	struct xiw_fpdu fpdu;
-	int ret;
-
-	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged), &len);
-	if (ret != TX_STAGED)
-		return ret;
-	xiw_fpdu_put_untagged(&fpdu, opcode, true, 0, (*msn)++, 0);
-	memcpy(fpdu.at, body, len);
-	fpdu.at += len;
-	tx_fpdu_end(run, &fpdu);
-	return TX_STAGED;
+	return payload == left && !(qp->loop && invalidates && payload);
 }
 
 /*
  * Responses to Reads and Atomics of the peer
  */
 
-/* Copies registered octets to @to. */
-static enum xiw_mem_fault tx_copy(struct xiw_qp *qp, void *to, u32 stag, u64 addr, u32 len,
-				  int access)
+/* Whether a Read that the peer asked for will end the validity of its sink. */
+static bool tx_read_invalidates(const struct xiw_qp *qp)
 {
-	enum xiw_mem_fault fault;
-	struct xiw_mr *mr;
+	const struct xiw_qp *peer = qp->loop ? xiw_loop_peer(qp) : NULL;
 
-	if (!len)
-		return XIW_MEM_OK;
-	fault = xiw_mr_get(&mr, &qp->tx_accessor, stag, addr, len, access);
-	if (unlikely(fault))
-		return fault;
-	xiw_mr_read(mr, addr, to, len);
-	xiw_mr_put(mr);
-	return XIW_MEM_OK;
+	return peer && peer->reads.used && peer->read_slots[peer->reads.head].invalidate;
 }
 
 /* The Read Request as it would be if it asked for what is still to be sent (RFC 5040 4.8). */
@@ -181,13 +66,13 @@ static void tx_read_fault_header(struct xiw_headers *hdr, const struct xiw_irq_e
 	};
 }
 
-static int tx_stage_atomic_resp(struct tx_run *run, const struct xiw_irq_entry *irq)
+static int tx_stage_atomic_resp(struct xiw_run *run, const struct xiw_irq_entry *irq)
 {
 	struct xiw_atomic_resp resp = {
 		.request_id = cpu_to_be32(irq->request_id),
 		.original = cpu_to_be64(irq->original),
 	};
-	int ret = tx_stage_message(run, RDMAP_ATOMIC_RESP, &resp, sizeof(resp));
+	int ret = xiw_segment_message(run, RDMAP_ATOMIC_RESP, &resp, sizeof(resp));
 
 	if (ret == TX_STAGED)
 		xiw_fifo_pop(&run->qp->irq);
@@ -195,22 +80,24 @@ static int tx_stage_atomic_resp(struct tx_run *run, const struct xiw_irq_entry *
 }
 
 /* Stages the next FPDU of a Read Response. */
-static int tx_stage_read_resp(struct tx_run *run, struct xiw_irq_entry *irq)
+static int tx_stage_read_resp(struct xiw_run *run, struct xiw_irq_entry *irq)
 {
 	struct xiw_qp *qp = run->qp;
 	u32 payload = irq->size - irq->sent;
 	struct xiw_headers fault;
 	struct xiw_fpdu fpdu;
 	enum xiw_mem_fault bad;
+	bool last;
 	int ret;
 
-	ret = tx_fpdu_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
 	if (ret != TX_STAGED)
 		return ret;
-	xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, irq->sent + payload == irq->size,
-			    irq->sink_stag, irq->sink_to + irq->sent);
-	bad = tx_copy(qp, fpdu.at, irq->src_stag, irq->src_to + irq->sent, payload,
-		      IB_ACCESS_REMOTE_READ);
+	last = tx_is_last(qp, payload, irq->size - irq->sent, tx_read_invalidates(qp));
+	xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, last, irq->sink_stag,
+			    irq->sink_to + irq->sent);
+	bad = xiw_segment_add(run, &fpdu, irq->src_stag, irq->src_to + irq->sent, payload,
+			      IB_ACCESS_REMOTE_READ);
 	if (unlikely(bad == XIW_MEM_ABSENT))
 		return TX_NOTHING;
 	if (unlikely(bad)) {
@@ -218,16 +105,17 @@ static int tx_stage_read_resp(struct tx_run *run, struct xiw_irq_entry *irq)
 		xiw_qp_fail(qp, xiw_source_fault(bad), &fault);
 		return TX_NOTHING;
 	}
-	fpdu.at += payload;
-	tx_fpdu_end(run, &fpdu);
+	ret = xiw_segment_end(run, &fpdu);
+	if (ret != TX_STAGED)
+		return ret;
 	irq->sent += payload;
-	if (irq->sent == irq->size)
+	if (last)
 		xiw_fifo_pop(&qp->irq);
 	return TX_STAGED;
 }
 
 /* Stages the next FPDU of the oldest Response that is due. */
-static int tx_stage_response(struct tx_run *run)
+static int tx_stage_response(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_irq_entry *irq;
@@ -255,16 +143,30 @@ static int tx_request_failed(struct xiw_qp *qp, enum ib_wc_status status)
 	return TX_NOTHING;
 }
 
-/* Copies @len octets of the payload from octet @from on to @to. */
-static enum xiw_mem_fault tx_gather(struct xiw_qp *qp, u32 from, void *to, u32 len)
+/* What is left of the payload; to a peer on this host, of the region in which it goes on. */
+static u32 tx_payload_left(const struct xiw_qp *qp)
 {
-	const struct xiw_send_slot *cur = qp->tx.cur;
+	const struct xiw_sge *sge = xiw_slot_sges(qp->tx.cur);
+	u32 left = qp->tx.cur_len - qp->tx.cur_sent;
+	u32 from = qp->tx.cur_sent;
+
+	if (!qp->loop || !left || (qp->tx.cur->flags & XIW_SEND_INLINE))
+		return left;
+	for (; from >= sge->length; sge++)
+		from -= sge->length;
+	return sge->length - from;
+}
+
+/* Adds @len octets of the payload, from octet @from on, to an FPDU. */
+static enum xiw_mem_fault tx_gather(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 from, u32 len)
+{
+	const struct xiw_send_slot *cur = run->qp->tx.cur;
 	const struct xiw_sge *sge = xiw_slot_sges(cur);
 	enum xiw_mem_fault bad;
 	u32 n;
 
 	if (cur->flags & XIW_SEND_INLINE) {
-		memcpy(to, xiw_slot_data(cur) + from, len);
+		xiw_segment_add_data(run, fpdu, xiw_slot_data(cur) + from, len);
 		return XIW_MEM_OK;
 	}
 	for (; len; sge++) {
@@ -273,10 +175,9 @@ static enum xiw_mem_fault tx_gather(struct xiw_qp *qp, u32 from, void *to, u32 l
 			continue;
 		}
 		n = min(len, sge->length - from);
-		bad = tx_copy(qp, to, sge->lkey, sge->addr + from, n, 0);
+		bad = xiw_segment_add(run, fpdu, sge->lkey, sge->addr + from, n, 0);
 		if (unlikely(bad))
 			return bad;
-		to += n;
 		len -= n;
 		from = 0;
 	}
@@ -299,15 +200,15 @@ static void tx_request_staged(struct xiw_qp *qp)
 }
 
 /* What follows a Write with immediate: a message of its own (RFC 7306 section 6). */
-static int tx_stage_imm(struct tx_run *run)
+static int tx_stage_imm(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.cur;
 	struct xiw_imm_data imm = { .imm = (__force __be32)cur->imm_inv };
 	int ret;
 
-	ret = tx_stage_message(run, cur->flags & XIW_SEND_SOLICITED ? RDMAP_IMM_SE : RDMAP_IMM,
-			       &imm, sizeof(imm));
+	ret = xiw_segment_message(run, cur->flags & XIW_SEND_SOLICITED ? RDMAP_IMM_SE : RDMAP_IMM,
+				  &imm, sizeof(imm));
 	if (ret == TX_STAGED) {
 		qp->tx.imm_due = false;
 		tx_request_staged(qp);
@@ -316,37 +217,39 @@ static int tx_stage_imm(struct tx_run *run)
 }
 
 /* Stages the next FPDU of a Send or Write. */
-static int tx_stage_payload(struct tx_run *run)
+static int tx_stage_payload(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
 	const struct xiw_send_slot *cur = tx->cur;
 	bool tagged = cur->opcode == XIW_OP_WRITE || cur->opcode == XIW_OP_WRITE_IMM;
-	u32 payload = tx->cur_len - tx->cur_sent;
+	u32 payload = tx_payload_left(qp);
 	struct xiw_fpdu fpdu;
 	enum xiw_mem_fault bad;
 	bool last;
 	int ret;
 
-	ret = tx_fpdu_begin(run, &fpdu, tagged ? sizeof(struct xiw_ddp_tagged) :
-			    sizeof(struct xiw_ddp_untagged), &payload);
+	ret = xiw_segment_begin(run, &fpdu, tagged ? sizeof(struct xiw_ddp_tagged) :
+				sizeof(struct xiw_ddp_untagged), &payload);
 	if (ret != TX_STAGED)
 		return ret;
-	last = tx->cur_sent + payload == tx->cur_len;
+	last = tx_is_last(qp, payload, tx->cur_len - tx->cur_sent,
+			  cur->opcode == XIW_OP_SEND_INV);
 	if (tagged)
 		xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, last, cur->rkey,
-			      cur->remote_addr + tx->cur_sent);
+				    cur->remote_addr + tx->cur_sent);
 	else
 		xiw_fpdu_put_untagged(&fpdu, tx_send_opcode(cur), last,
-				cur->opcode == XIW_OP_SEND_INV ? cur->imm_inv : 0,
-				tx->msn[DDP_QN_SEND], tx->cur_sent);
-	bad = tx_gather(qp, tx->cur_sent, fpdu.at, payload);
+				      cur->opcode == XIW_OP_SEND_INV ? cur->imm_inv : 0,
+				      tx->msn[DDP_QN_SEND], tx->cur_sent);
+	bad = tx_gather(run, &fpdu, tx->cur_sent, payload);
 	if (unlikely(bad == XIW_MEM_ABSENT))
 		return TX_NOTHING;
 	if (unlikely(bad))
 		return tx_request_failed(qp, IB_WC_LOC_PROT_ERR);
-	fpdu.at += payload;
-	tx_fpdu_end(run, &fpdu);
+	ret = xiw_segment_end(run, &fpdu);
+	if (ret != TX_STAGED)
+		return ret;
 
 	tx->cur_sent += payload;
 	if (last) {
@@ -381,7 +284,7 @@ static void tx_expect_response(struct xiw_qp *qp, const struct xiw_read *read)
 	qp->read_slots[xiw_fifo_at(&qp->reads, qp->reads.used++)] = *read;
 }
 
-static int tx_stage_read_req(struct tx_run *run, const struct xiw_read *read, u32 src_stag,
+static int tx_stage_read_req(struct xiw_run *run, const struct xiw_read *read, u32 src_stag,
 			     u64 src_to)
 {
 	struct xiw_read_req req = {
@@ -391,14 +294,14 @@ static int tx_stage_read_req(struct tx_run *run, const struct xiw_read *read, u3
 		.src_stag = cpu_to_be32(src_stag),
 		.src_to = cpu_to_be64(src_to),
 	};
-	int ret = tx_stage_message(run, RDMAP_READ_REQ, &req, sizeof(req));
+	int ret = xiw_segment_message(run, RDMAP_READ_REQ, &req, sizeof(req));
 
 	if (ret == TX_STAGED)
 		tx_expect_response(run->qp, read);
 	return ret;
 }
 
-static int tx_stage_read(struct tx_run *run)
+static int tx_stage_read(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.cur;
@@ -419,7 +322,7 @@ static int tx_stage_read(struct tx_run *run)
 	return ret;
 }
 
-static int tx_stage_atomic(struct tx_run *run)
+static int tx_stage_atomic(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.cur;
@@ -436,7 +339,7 @@ static int tx_stage_atomic(struct tx_run *run)
 	if (ret != TX_STAGED)
 		return ret;
 	xiw_atomic_build(&req, cur, read.request_id);
-	ret = tx_stage_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
+	ret = xiw_segment_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
 	if (ret == TX_STAGED) {
 		tx_expect_response(qp, &read);
 		qp->tx.busy = false;
@@ -445,7 +348,7 @@ static int tx_stage_atomic(struct tx_run *run)
 }
 
 /* Requests that are done here and now. */
-static int tx_do_local(struct tx_run *run)
+static int tx_do_local(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.cur;
@@ -464,7 +367,7 @@ static int tx_do_local(struct tx_run *run)
 	return TX_STAGED;
 }
 
-static int tx_stage_request(struct tx_run *run)
+static int tx_stage_request(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
@@ -507,7 +410,7 @@ static int tx_stage_request(struct tx_run *run)
  */
 
 /* Responses and requests take turns, so neither side can starve the other. */
-static int tx_stage_next(struct tx_run *run)
+static int tx_stage_next(struct xiw_run *run)
 {
 	struct xiw_tx *tx = &run->qp->tx;
 	int ret;
@@ -519,36 +422,27 @@ static int tx_stage_next(struct tx_run *run)
 	return tx->responses ? tx_stage_request(run) : tx_stage_response(run);
 }
 
+/* Whether it is time to push, or to make way. */
+static bool tx_full(const struct xiw_run *run)
+{
+	return run->qp->loop ? run->staged >= TX_LOOP_BUDGET :
+	       run->qp->tx.batch.len >= TX_BATCH_BYTES;
+}
+
 /* Fills the batch. Return: 0 if there is no more work now, 1 if there may be, or -ENOMEM. */
-static int tx_fill(struct tx_run *run)
+static int tx_fill(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	int ret = TX_STAGED;
 
 	if (!tcp_send_head(run->sk))
 		qp->tx.phase = 0;
-	while (ret == TX_STAGED && qp->tx.batch.len < TX_BATCH_BYTES && xiw_qp_open(qp))
+	while (ret == TX_STAGED && !tx_full(run) && xiw_qp_open(qp))
 		ret = tx_stage_next(run);
 	return ret < 0 ? ret : ret != TX_NOTHING && xiw_qp_open(qp);
 }
 
-/*
- * Adapts to what the path carries now: MULPDU = EMSS - (6 + EMSS mod 4), RFC 5044 section 4.5,
- * less 4 * ceil(EMSS / 512) with markers. Such an FPDU fills a segment unless EMSS is no multiple
- * of 4, or it has markers, whose number changes.
- */
-static void tx_measure_path(struct xiw_tx *tx, const struct sock *sk)
-{
-	u32 emss = READ_ONCE(tcp_sk(sk)->mss_cache);
-	u32 overhead = sizeof(struct xiw_fpdu_head) + MPA_CRC_LEN;
-
-	if (unlikely(tx->framing.markers))
-		overhead += DIV_ROUND_UP(emss, MPA_MARKER_SPACING) * sizeof(struct xiw_mpa_marker);
-	tx->mulpdu = clamp((emss & ~3) - overhead, MPA_MIN_MULPDU, MPA_MAX_ULPDU);
-	tx->full_fpdu = xiw_fpdu_len(tx->mulpdu) == emss && emss <= TX_KEEP_WHOLE ? emss : 0;
-}
-
-static int tx_push(struct tx_run *run)
+static int tx_push(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	size_t len = qp->tx.batch.len;
@@ -566,7 +460,7 @@ static int tx_push(struct tx_run *run)
  * Return: 0 without more work, 1 with more than the budget allows, -EAGAIN if the
  * socket is full, or another errno.
  */
-static int tx_drain(struct tx_run *run, size_t budget)
+static int tx_drain(struct xiw_run *run, size_t budget)
 {
 	int more = 1;
 	int ret;
@@ -597,20 +491,20 @@ static bool tx_idle(struct xiw_qp *qp)
 	return true;
 }
 
-bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
+static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 {
 	struct xiw_tx *tx = &qp->tx;
-	struct tx_run run = { .qp = qp, .sk = sk };
+	struct xiw_run run = { .qp = qp, .sk = sk };
 	int ret;
 
-	lockdep_assert(lockdep_sock_is_held(sk));
-
+	if (qp->loop)
+		budget = TX_LOOP_BUDGET;
 	tx->again = true;
 	if (tx->running || tx->hold || !xiw_qp_open(qp))
 		return false;
 	tx->running = true;
 	clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
-	tx_measure_path(tx, sk);
+	xiw_segment_measure(tx, sk);
 	xiw_stage_begin(&run.stage);
 	xiw_ring_watch(&qp->sq);
 	do {
@@ -631,6 +525,54 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 	return ret == 1 || ret == -ENOMEM;
 }
 
+/* What a run brought may let the peer send, and the peer's answer this end. */
+static void tx_loop_answer(struct xiw_qp *qp)
+{
+	struct xiw_qp *peer = xiw_loop_peer(qp);
+	unsigned int turns = 0;
+
+	if (peer && (qp->rx.starved || qp->rx.paging))	/* perhaps it need not wait any more */
+		peer->rx.kick = true;
+	while (peer && peer->rx.kick && turns++ < TX_LOOP_TURNS) {
+		peer->rx.kick = false;
+		xiw_stat_inc(peer->dev, XIW_STAT_TX_RX);
+		if (tx_run(peer, peer->ep->sk, TX_LOOP_BUDGET))
+			xiw_worker_queue(peer);
+		swap(qp, peer);
+	}
+	if (!peer)
+		return;
+	if (peer->rx.kick)
+		xiw_worker_queue(peer);
+	xiw_qp_fire(peer);
+}
+
+bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
+{
+	bool more;
+
+	xiw_qp_assert_locked(qp);
+
+	more = tx_run(qp, sk, budget);
+	if (qp->loop)
+		tx_loop_answer(qp);
+	return more;
+}
+
+bool xiw_tx_drive(struct xiw_qp *qp, size_t budget)
+{
+	struct xiw_ep *ep = xiw_qp_lock(qp);
+	bool more;
+
+	if (!ep) {
+		xiw_qp_flush(qp);
+		return false;
+	}
+	more = xiw_tx_run(qp, ep->sk, budget);
+	xiw_qp_unlock(qp, ep);
+	return more;
+}
+
 bool xiw_tx_wants(const struct xiw_qp *qp)
 {
 	u32 ready = xiw_ring_ready(&qp->sq);
@@ -641,20 +583,20 @@ bool xiw_tx_wants(const struct xiw_qp *qp)
 int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 {
 	struct xiw_read read = { .opening = true };
-	struct tx_run run = { .qp = qp, .sk = sk };
+	struct xiw_run run = { .qp = qp, .sk = sk };
 	struct xiw_fpdu fpdu;
 	u32 payload = 0;
 	int ret;
 
-	tx_measure_path(&qp->tx, sk);
+	xiw_segment_measure(&qp->tx, sk);
 	xiw_stage_begin(&run.stage);
 	if (rtr == XIW_RTR_READ) {
 		ret = tx_stage_read_req(&run, &read, 0, 0);
 	} else {
-		ret = tx_fpdu_begin(&run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+		ret = xiw_segment_begin(&run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
 		if (ret == TX_STAGED) {
 			xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, 0, 0);
-			tx_fpdu_end(&run, &fpdu);
+			ret = xiw_segment_end(&run, &fpdu);
 		}
 	}
 	xiw_stage_end(&run.stage);

@@ -14,9 +14,9 @@
 
 /**
  * xiw_tx_run - send what can be sent
- * @qp: queue pair; its socket lock is held
+ * @qp: queue pair; what drives it is locked, see Locking
  * @sk: the socket
- * @budget: octets to stage at most, in whole FPDUs
+ * @budget: octets to stage at most, in whole FPDUs; it has its own for a peer on this host
  *
  * Takes turns between Responses that the peer waits for and the send queue, gathers as many
  * FPDUs as fit for one call into TCP, completes what needs no answer.
@@ -27,6 +27,18 @@
  * Return: true if work remains for which no event will come: call again, or queue to a worker.
  */
 bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget);
+
+/**
+ * xiw_tx_drive - lock what drives a queue pair, and run
+ * @qp: queue pair
+ * @budget: see xiw_tx_run()
+ *
+ * If the connection has ended what was posted is flushed.
+ *
+ * Context: process; sleeps.
+ * Return: as xiw_tx_run().
+ */
+bool xiw_tx_drive(struct xiw_qp *qp, size_t budget);
 
 /**
  * xiw_tx_wants - whether a run would find something to do

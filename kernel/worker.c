@@ -57,19 +57,8 @@ void xiw_worker_queue(struct xiw_qp *qp)
 /* Return: true if there is more to do at once. */
 static bool worker_transmit(struct xiw_qp *qp)
 {
-	struct xiw_ep *ep;
-	struct sock *sk;
-	bool more;
-
-	sk = xiw_qp_lock_sock(qp, &ep);
-	if (!sk) {
-		xiw_qp_flush(qp);
-		return false;
-	}
 	xiw_stat_inc(qp->dev, XIW_STAT_TX_WORKER);
-	more = xiw_tx_run(qp, sk, XIW_TX_BUDGET_WORKER);
-	xiw_qp_unlock_sock(sk, ep);
-	return more;
+	return xiw_tx_drive(qp, XIW_TX_BUDGET_WORKER);
 }
 
 /* The worker has looked long enough: from here on doorbells are needed. */

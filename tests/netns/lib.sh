@@ -238,6 +238,12 @@ has_no_link() { ! has_link "$1"; }
 # write_to FILE VALUE: for sysfs. The reason of a refusal is dd's to tell.
 write_to() { printf '%s\n' "$2" | dd of="$1" status=none; }
 
+# set_loopback NAME 0|1: 1 carries without TCP what two ends on this host send each other.
+set_loopback() { [[ $link_type != xiw ]] || write_to "/sys/class/infiniband/$1/xiw/loopback" "$2"; }
+
+# counter NAME COUNTER: of a link, as "rdma statistic" shows it.
+counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
+
 # has_state NAME STATE: of the port, like ACTIVE.
 has_state() { rdma link show "$1/1" | grep -E "state $2( |\$)" >/dev/null; }
 

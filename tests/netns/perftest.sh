@@ -38,6 +38,7 @@ zero_windows() {
 # Whatever one end gets from the other is processed at once, so TCP never runs out of room.
 window_stays_open() {
 	local before
+	set_loopback "$client_dev" 0 || return
 	before=$(zero_windows) || return
 	perftest "$@" || return
 	expect_equal "$(zero_windows)" "$before" "closed windows"

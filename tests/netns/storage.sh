@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # Storage over RDMA, both of whose ends are the kernel's: NVMe-oF, NFS, iSER.
 #
-# They live in the first network namespace, so both ends share one device on a dummy.
+# They live in the first network namespace, so both ends share one device on a dummy; TCP carries what
+# they send, unless a claim says otherwise.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -29,7 +30,17 @@ make_device() {
 	head -c "${megabytes}M" /dev/urandom >"$scratch/data"
 }
 
-make_link() { run rdma link add "$dev" type "$link_type" netdev "$dev"; }
+# end_daemon PID: asks first. One whose signal handler logs and exits can lock itself up by that; it
+# holds the pipe that the stage's output goes through, for which the stage would wait.
+end_daemon() {
+	kill "$1"
+	wait_gone "$1" 10 || { say "killed, as it did not end when asked to: $1"; kill -KILL "$1"; }
+}
+
+make_link() {
+	run rdma link add "$dev" type "$link_type" netdev "$dev"
+	set_loopback "$dev" 0
+}
 
 # same FILE: it begins with what was written.
 same() { run cmp -n "$((megabytes << 20))" "$scratch/data" "$1"; }
@@ -61,7 +72,7 @@ hammer() {
 	wait_moving
 }
 
-fpdus() { cat "/sys/class/infiniband/$dev/ports/1/hw_counters/rx_fpdus"; }
+fpdus() { counter "$dev" rx_fpdus; }
 beyond() { (($(fpdus) > $1)); }
 
 # wait_moving: returns when data moves that did not before.
@@ -123,6 +134,15 @@ nvme_round() {
 	verify "$block"
 }
 
+nvme_without_tcp() {
+	local before
+	trap 'set_loopback "$dev" 0' EXIT
+	set_loopback "$dev" 1
+	before=$(fpdus)
+	(nvme_round)
+	expect_equal "$(fpdus)" "$before" "FPDUs"
+}
+
 # The target's queue pairs share one queue of receives then.
 nvme_with_srq() {
 	rmmod nvmet-rdma 2>/dev/null || skip "the target is built in"
@@ -176,7 +196,7 @@ stop_nfs() {
 	fi
 	run rpc.nfsd 0
 	run exportfs -ua
-	kill "$mountd"
+	end_daemon "$mountd"
 }
 
 nfs_mount() {
@@ -241,7 +261,7 @@ stop_iser_target() {
 	local group=$configfs/target/iscsi/$target/tpgt_1
 	if [[ ${iscsid:-} ]]; then
 		iscsi --logout || true
-		kill "$iscsid"
+		end_daemon "$iscsid"
 	fi
 	rmdir "$portal"
 	rm "$group/lun/lun_0/xiw"
@@ -280,9 +300,10 @@ remove_device() {
 	ip link del "$dev"
 }
 
-plan 6
+plan 7
 setup make_device
 stage "NVMe-oF: what was written is read back"			nvme_round
+stage "NVMe-oF: ... and TCP does not carry it"			nvme_without_tcp
 stage "NVMe-oF: ... with a shared receive queue"		nvme_with_srq
 stage "NVMe-oF: the link goes under load, and works again"	nvme_link_deleted
 stage "NFS: what was written is read back"			nfs_round

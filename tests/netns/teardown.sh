@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # Whatever is taken away during full traffic, both ends are told and nothing hangs.
 #
-# LOOPS=50 does each 50 times.
+# LOOPS=50 does each 50 times. Over veth, TCP carries the traffic; over dummy both ends are on one host.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -10,16 +10,19 @@
 loops=${LOOPS:-3}
 port=7400
 
-# Four connections write, read and send all the time, from ns1 to ns2. Each end's words go to a file.
+# Four connections write, read and send all the time. Each end's words go to a file.
 start_traffic() {
 	port=$((port + 1))
-	serve "$ns2" "$port" "$programs/peer" --connections 4 --size 262144 \
-		listen 10.77.0.2 "$port" >"$scratch/server" || { cat "$scratch/server"; return 1; }
+	serve "$server_ns" "$port" "$programs/peer" --connections 4 --size 262144 \
+		listen "$addr" "$port" >"$scratch/server" || { cat "$scratch/server"; return 1; }
 	start "$ns1" "$programs/peer" --connections 4 --size 262144 --endless \
-		connect 10.77.0.2 "$port" >"$scratch/client"
+		connect "$addr" "$port" >"$scratch/client"
 	client=$!
 	wait_until 20 grep -q '^data' "$scratch/client" || { cat "$scratch"/*; return 1; }
+	[[ $link_type != xiw || $path != dummy ]] || carried_without_tcp
 }
+
+carried_without_tcp() { (($(counter "$client_dev" tx_loop))); }
 
 # told FILE EVENT...: the end that wrote FILE names an event for each of its four connections.
 told() {
@@ -39,52 +42,59 @@ both_end_with() {
 	told server "$@"
 }
 
-# repeat FUNCTION: with links and traffic made anew each time.
+# repeat PATH FUNCTION: with links and traffic made anew each time.
 repeat() {
-	local i
+	local i path=$1
+	use_path "$path" 4
 	for ((i = 1; i <= loops; i++)); do
-		say "--- $1, time $i of $loops"
-		{ has_link "x$$v1" && has_link "x$$v2"; } || remake_path
+		say "--- $2, time $i of $loops"
+		{ has_link "$client_dev" && has_link "$server_dev"; } || remake_path
 		start_traffic
-		"$1"
+		"$2"
 	done
 }
 
+netdev() { [[ $path == dummy ]] && echo dummy || echo veth1; }
+
 remake_path() {
-	ip -n "$ns1" link show veth1 >/dev/null 2>&1 && ip1 link del veth1
-	wait_until 20 has_no_link "x$$v2"
-	make_path veth-1500
+	ip -n "$ns1" link show "$(netdev)" >/dev/null 2>&1 && ip1 link del "$(netdev)"
+	wait_until 20 has_no_link "$server_dev"
+	make_path "$path"
 }
 
 link_deleted() {
-	limit_time del_link "x$$v1"
+	limit_time del_link "$client_dev"
 	both_end_with DISCONNECTED DEVICE_REMOVAL
-	has_no_link "x$$v1"
+	has_no_link "$client_dev"
 }
 
 peer_link_deleted() {
-	limit_time del_link "x$$v2"
+	limit_time del_link "$server_dev"
 	both_end_with DISCONNECTED DEVICE_REMOVAL
-	has_no_link "x$$v2"
+	has_no_link "$server_dev"
 }
 
 netdev_deleted() {
-	limit_time ip1 link del veth1
+	limit_time ip1 link del "$(netdev)"
 	both_end_with DISCONNECTED DEVICE_REMOVAL
-	wait_until 20 has_no_link "x$$v1"
-	wait_until 20 has_no_link "x$$v2"
+	wait_until 20 has_no_link "$client_dev"
+	wait_until 20 has_no_link "$server_dev"
+}
+
+# kill_below PID: the program that a "timeout" runs.
+kill_below() {
+	pkill -KILL -P "$1"
+	wait_gone "$1"
 }
 
 caller_killed() {
-	kill_in "$ns1"
-	wait_gone "$client"
+	kill_below "$client"
 	served || { cat "$scratch/server"; return 1; }
 	told server DISCONNECTED
 }
 
 listener_killed() {
-	kill_in "$ns2"
-	wait_gone "$server"
+	kill_below "$server"
 	wait "$client" || { cat "$scratch/client"; return 1; }
 	told client DISCONNECTED
 }
@@ -95,11 +105,11 @@ module_removed() {
 		both_end_with DISCONNECTED DEVICE_REMOVAL
 		return
 	fi
-	has_link "x$$v1"
-	has_link "x$$v2"
+	has_link "$client_dev"
+	has_link "$server_dev"
 	kill -0 "$client"
 	kill -0 "$server"
-	kill_in "$ns1"
+	kill_below "$client"
 	served
 }
 
@@ -110,12 +120,19 @@ limit_time() {
 	((SECONDS - begin < limit)) || { say "it took $((SECONDS - begin)) s"; return 1; }
 }
 
-plan 6
+need pkill
+plan 11
 setup make_path veth-1500
-stage "kill -9 of the caller, $loops times"		repeat caller_killed
-stage "kill -9 of the listener, $loops times"		repeat listener_killed
-stage "rdma link del at the caller, $loops times"	repeat link_deleted
-stage "rdma link del at the listener, $loops times"	repeat peer_link_deleted
-stage "ip link del of the netdev, $loops times"		repeat netdev_deleted
-stage "rmmod, $loops times"				repeat module_removed
+setup make_path dummy
+stage "kill -9 of the caller, $loops times"		repeat veth-1500 caller_killed
+stage "kill -9 of the listener, $loops times"		repeat veth-1500 listener_killed
+stage "rdma link del at the caller, $loops times"	repeat veth-1500 link_deleted
+stage "rdma link del at the listener, $loops times"	repeat veth-1500 peer_link_deleted
+stage "ip link del of the netdev, $loops times"		repeat veth-1500 netdev_deleted
+stage "rmmod, $loops times"				repeat veth-1500 module_removed
+stage "one host: kill -9 of the caller, $loops times"	repeat dummy caller_killed
+stage "one host: kill -9 of the listener, $loops times"	repeat dummy listener_killed
+stage "one host: rdma link del, $loops times"		repeat dummy link_deleted
+stage "one host: ip link del, $loops times"		repeat dummy netdev_deleted
+stage "one host: rmmod, $loops times"			repeat dummy module_removed
 finish

@@ -143,10 +143,10 @@ void late_receive(const std::string &address)
 
 	for (std::uint32_t i = 0; i < 5; i++) {
 		setting.write(64, i);
-		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, i);
 		expect_no_completion(setting.b.recv_cq());
 		setting.b.receive(setting.receives.sge(0, 64), i);
 		expect_immediate(setting.b.recv_cq(), i, 64, i);
+		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, i);
 	}
 }
 

@@ -380,11 +380,11 @@ void late_receive(const std::string &address)
 	for (unsigned int i = 0; i < 10; i++) {
 		from.fill(i);
 		pair.a().send(from.sge(0, 64), i);
-		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
 		expect_no_completion(pair.b().recv_cq());
 		pair.b().receive(into.sge(0, 64), i);
 		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, i);
 		require(into.holds(i, 0, 64), "the data arrived");
+		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
 	}
 }
 
@@ -430,14 +430,11 @@ void without_depth(const std::string &address, ibv_wr_opcode opcode)
 	Pair pair(address, {}, { .ord = 0 });
 	Buffer into(pair.b().pd(), 64), from(pair.a().pd(), 64);
 	ibv_sge sge = into.sge(0, 8);
-	ibv_send_wr wr = {};
+	ibv_send_wr wr = signaled(opcode, sge, 2);
 
 	pair.b().write(sge, from.address(), from.mr()->rkey, 1);
 	expect_completion(pair.b().send_cq(), IBV_WC_SUCCESS, 1);
-	wr.wr_id = 2;
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	wr.opcode = opcode;
+	wr.send_flags = 0;
 	if (opcode == IBV_WR_RDMA_READ)
 		wr.wr.rdma = { from.address(), from.mr()->rkey };
 	else

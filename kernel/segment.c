@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* segment.c - one segment on its way out: as an FPDU into TCP's hands, or to a peer on this host */
+
+#include <net/tcp.h>
+
+#include "loop.h"
+#include "marker.h"
+#include "mem.h"
+#include "opcode.h"
+#include "segment.h"
+#include "trace.h"
+
+/* FPDUs up to this size are not cut where a chunk of pages ends. */
+#define SEGMENT_KEEP_WHOLE	(16 * 1024)
+
+/* To a peer on this host: payload at most, in octets, and how many an empty segment counts for. */
+#define SEGMENT_LOOP_MAX	(32 * 1024)
+#define SEGMENT_LOOP_WEIGHT	256
+
+static_assert(sizeof(struct xiw_headers) + 3 + MPA_CRC_LEN < XIW_STAGE_MIN);
+
+void xiw_segment_measure(struct xiw_tx *tx, const struct sock *sk)
+{
+	u32 emss = READ_ONCE(tcp_sk(sk)->mss_cache);
+	u32 overhead = sizeof(struct xiw_fpdu_head) + MPA_CRC_LEN;
+
+	if (unlikely(tx->framing.markers))
+		overhead += DIV_ROUND_UP(emss, MPA_MARKER_SPACING) * sizeof(struct xiw_mpa_marker);
+	tx->mulpdu = clamp((emss & ~3) - overhead, MPA_MIN_MULPDU, MPA_MAX_ULPDU);
+	tx->full_fpdu = xiw_fpdu_len(tx->mulpdu) == emss && emss <= SEGMENT_KEEP_WHOLE ? emss : 0;
+}
+
+static u32 segment_markers_max(const struct xiw_framing *framing, u32 len)
+{
+	return unlikely(framing->markers) ? xiw_markers_max(len) : 0;
+}
+
+/*
+ * An FPDU shall lie in one segment (RFC 5044 section 5.1): one that fills a segment begins where a
+ * segment begins, so that GSO cuts between FPDUs; short ones share segments, but are not cut. What
+ * is before it is sent first then, and TCP is kept from appending to that. (The kernel's siw writes
+ * past its buffer when a Read Request comes in two pieces.)
+ */
+static bool segment_must_align(struct xiw_run *run, u32 fpdu_len)
+{
+	struct xiw_tx *tx = &run->qp->tx;
+	struct sk_buff *tail;
+
+	if (!tx->full_fpdu || tx->phase + fpdu_len <= tx->full_fpdu)
+		return false;
+	if (tx->batch.num)
+		return true;
+	tx->phase = 0;
+	tail = tcp_send_head(run->sk) ? tcp_write_queue_tail(run->sk) : NULL;
+	if (tail)
+		TCP_SKB_CB(tail)->eor = 1;
+	return false;
+}
+
+/* To a peer on this host: only the headers are written, and the payload stays where it is. */
+static int segment_loop_begin(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 *payload)
+{
+	struct xiw_qp *peer = xiw_loop_peer(run->qp);
+
+	if (!peer || !xiw_qp_open(peer))
+		return TX_NOTHING;	/* the socket tells of the end */
+	fpdu->start = &run->hdr;
+	fpdu->at = fpdu->start + sizeof(struct xiw_fpdu_head);
+	*payload = min(*payload, SEGMENT_LOOP_MAX);
+	run->payload = (struct xiw_cursor){};
+	run->payload_len = 0;
+	return TX_STAGED;
+}
+
+/* One that ends the stream of the peer has been sent all the same: it is the peer who says why. */
+static int segment_loop_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
+{
+	struct xiw_qp *peer = xiw_loop_peer(run->qp);
+	u32 ulpdu_len = fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head) + run->payload_len;
+	int ret;
+
+	run->hdr.mpa.ulpdu_len = cpu_to_be16(ulpdu_len);
+	ret = xiw_rx_segment(peer, &run->hdr, ulpdu_len, &run->payload);
+	if (run->payload.mr)
+		xiw_mr_put(run->payload.mr);
+	WRITE_ONCE(peer->doorbells, 0);
+	run->staged += SEGMENT_LOOP_WEIGHT + run->payload_len;
+	xiw_stat_inc(run->qp->dev, XIW_STAT_TX_LOOP);
+	return ret == -EAGAIN ? TX_NOTHING : TX_STAGED;
+}
+
+int xiw_segment_begin(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 hdr_len, u32 *payload)
+{
+	struct xiw_tx *tx = &run->qp->tx;
+	u32 ulpdu_len = min(hdr_len + *payload, (u32)tx->mulpdu);
+	u32 want = xiw_fpdu_len(ulpdu_len);
+	u32 room;
+
+	if (run->qp->loop)
+		return segment_loop_begin(run, fpdu, payload);
+	if (segment_must_align(run, want) || tx->batch.num == XIW_TX_PIECES)
+		return TX_CUT;
+	want += segment_markers_max(&tx->framing, want);
+	room = want;
+	fpdu->start = xiw_stage_room(&run->stage, min_t(u32, want, SEGMENT_KEEP_WHOLE), &room);
+	if (!fpdu->start)
+		return -ENOMEM;
+	fpdu->at = fpdu->start + sizeof(struct xiw_fpdu_head);
+	if (room < want)	/* the pages end before */
+		ulpdu_len = room - segment_markers_max(&tx->framing, room) -
+			    sizeof(struct xiw_fpdu_head) - MPA_CRC_LEN - 3;
+	*payload = ulpdu_len - hdr_len;
+	return TX_STAGED;
+}
+
+int xiw_segment_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_tx *tx = &qp->tx;
+	u32 len;
+
+	if (qp->loop)
+		return segment_loop_end(run, fpdu);
+	trace_xiw_tx_fpdu(qp->qpn, fpdu->start,
+			  xiw_fpdu_len(fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head)));
+	/* There is a free entry: xiw_segment_begin() looked. */
+	xiw_fpdu_finish(&run->stage, &tx->batch, fpdu, &tx->framing);
+	len = fpdu->at - fpdu->start;
+	run->staged += len;
+	if (len != tx->full_fpdu)
+		tx->phase += len;
+	xiw_stat_inc(qp->dev, XIW_STAT_TX_FPDUS);
+	return TX_STAGED;
+}
+
+int xiw_segment_message(struct xiw_run *run, u8 opcode, const void *body, u32 len)
+{
+	u32 *msn = &run->qp->tx.msn[xiw_rdmap_ops[opcode].qn];
+	struct xiw_fpdu fpdu;
+	int ret;
+
+	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged), &len);
+	if (ret != TX_STAGED)
+		return ret;
+	xiw_fpdu_put_untagged(&fpdu, opcode, true, 0, *msn, 0);
+	memcpy(fpdu.at, body, len);
+	fpdu.at += len;
+	ret = xiw_segment_end(run, &fpdu);
+	if (ret == TX_STAGED)
+		(*msn)++;
+	return ret;
+}
+
+enum xiw_mem_fault xiw_segment_add(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 stag, u64 addr,
+				   u32 len, int access)
+{
+	enum xiw_mem_fault fault;
+	struct xiw_mr *mr;
+
+	if (!len)
+		return XIW_MEM_OK;
+	fault = xiw_mr_get(&mr, &run->qp->tx_accessor, stag, addr, len, access);
+	if (unlikely(fault))
+		return fault;
+	if (run->qp->loop) {
+		run->payload = (struct xiw_cursor){ .mr = mr, .addr = addr };
+		run->payload_len = len;
+	} else {
+		xiw_mr_read(mr, addr, fpdu->at, len);
+		fpdu->at += len;
+		xiw_mr_put(mr);
+	}
+	return XIW_MEM_OK;
+}
+
+void xiw_segment_add_data(struct xiw_run *run, struct xiw_fpdu *fpdu, const void *data, u32 len)
+{
+	if (run->qp->loop) {
+		run->payload = (struct xiw_cursor){ .data = data };
+		run->payload_len = len;
+	} else {
+		memcpy(fpdu->at, data, len);
+		fpdu->at += len;
+	}
+}
