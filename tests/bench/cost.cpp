@@ -21,6 +21,7 @@
 #include <limits>
 #include <list>
 #include <map>
+#include <thread>
 
 using namespace rdma;
 
@@ -37,6 +38,7 @@ std::int64_t kernel_memory()
 
 	sync();
 	std::ofstream("/proc/sys/vm/drop_caches") << 3 << std::flush;
+	std::this_thread::sleep_for(std::chrono::seconds(1)); /* much is freed a little later */
 	while (file >> name >> value) {
 		std::getline(file, unit);
 		info[name] = value;
@@ -69,9 +71,13 @@ public:
 
 	void open()
 	{
-		const QpOptions options = {
-			.send_wr = 16, .recv_wr = 16, .cq = cq_.get(), .pd = pd_.get()
-		};
+		const QpOptions options = { .send_wr = 16,
+					    .recv_wr = 16,
+					    .send_sge = 1,
+					    .recv_sge = 1,
+					    .inline_data = 0,
+					    .cq = cq_.get(),
+					    .pd = pd_.get() };
 		rdma_conn_param parameters = connection_parameters();
 		End &a = ends_.emplace_back(resolve(channel_.get(), listener_.address()), options);
 
