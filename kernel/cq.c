@@ -140,6 +140,17 @@ bool xiw_cq_seen(struct xiw_cq *cq, u32 count)
 	return (s32)(consumed - count) > 0;
 }
 
+bool xiw_cq_awaited(struct xiw_cq *cq)
+{
+	unsigned long flags;
+	bool awaited;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	awaited = cq_of_process(cq) && READ_ONCE(cq->ctl->arm) != cq->fired;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return awaited;
+}
+
 /*
  * Kernel consumers
  */

@@ -87,6 +87,9 @@ void xiw_cq_fire(struct xiw_cq *cq);
  */
 bool xiw_cq_seen(struct xiw_cq *cq, u32 count);
 
+/* Whether a process has asked for the next event: a hint, too. */
+bool xiw_cq_awaited(struct xiw_cq *cq);
+
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in cq.c. */
 int xiw_cq_create(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		  struct uverbs_attr_bundle *attrs);

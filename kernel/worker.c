@@ -28,12 +28,18 @@ static DEFINE_PER_CPU(struct worker, workers);
 
 static struct cpumask worker_cpus;
 
-/* Another CPU than the caller's, so that posting and sending overlap; its own if it is alone. */
-static struct worker *worker_pick(void)
+/*
+ * Another CPU than the caller's, so that posting and sending overlap; its own if it is alone. A
+ * process that has asked for an event will soon leave its own to the worker, while on the other the
+ * peer may be at work, if it is on this host.
+ */
+static struct worker *worker_pick(struct xiw_qp *qp)
 {
-	unsigned int cpu;
+	unsigned int cpu = raw_smp_processor_id();
+	bool leaves = in_task() && xiw_cq_awaited(xiw_qp_send_cq(qp));
 
-	cpu = cpumask_next_and(raw_smp_processor_id(), &worker_cpus, cpu_online_mask);
+	if (!leaves || !cpumask_test_cpu(cpu, &worker_cpus))
+		cpu = cpumask_next_and(cpu, &worker_cpus, cpu_online_mask);
 	if (cpu >= nr_cpu_ids)
 		cpu = cpumask_first(&worker_cpus);
 	return per_cpu_ptr(&workers, cpu);
@@ -47,7 +53,7 @@ void xiw_worker_queue(struct xiw_qp *qp)
 	if (test_and_set_bit(XIW_WORKER_QUEUED, &qp->worker_flags))
 		return;
 	xiw_qp_get(qp);
-	worker = worker_pick();
+	worker = worker_pick(qp);
 	if (llist_add(&qp->worker_new, &worker->fresh)) {
 		xiw_stat_inc(qp->dev, XIW_STAT_WORKER_WAKEUPS);
 		wake_up_process(worker->task);
