@@ -92,7 +92,7 @@ claims=$(cat <<-'END'
 	dummy		4	ib_write_lat	-n 5 -a
 	dummy		6	ib_write_bw	-n 500 -b -q 8
 	dummy		6	ib_read_lat	-n 500
-	dummy		6	ib_send_bw	-n 500 -b -e
+	dummy		6	ib_send_bw	-n 1000 -b -e
 	lo		4	ib_write_bw	-n 500
 	lo		4	ib_write_bw	-n 200 -s 8 -b -q 4 --write_with_imm
 	lo		4	ib_read_bw	-n 500
@@ -108,7 +108,8 @@ claims=$(cat <<-'END'
 	END
 )
 
-# FULL is each program with each option over each path and family.
+# FULL is each program with each option over each path and family. With -e, ib_send_bw may wait for the
+# event of a Send when it lacks a credit; with a thousand it lacks none in time.
 full_claims() {
 	local path family
 	for path in veth-1500 veth-9000 dummy lo; do
@@ -132,7 +133,7 @@ full_claims() {
 				ib_send_bw	-n 5 -a
 				ib_send_bw	-n 200 -b
 				ib_send_bw	-n 200 -q 8
-				ib_send_bw	-n 200 -e
+				ib_send_bw	-n 1000 -e
 				ib_send_bw	-n 200 --use-srq -r 64
 				ib_send_lat	-n 200
 				ib_send_lat	-n 5 -a
