@@ -565,13 +565,16 @@ static void ep_opened(struct xiw_ep *ep)
 /* The stream runs, or has just ended; what came before the end is still processed. */
 static void ep_streaming(struct xiw_ep *ep)
 {
-	bool waits;
+	bool ended;
 
 	lock_sock(ep->sk);
 	xiw_rx_run(ep->qp, ep->sk);
-	waits = (ep->qp->rx.starved || ep->qp->rx.paging) && xiw_qp_open(ep->qp);
+	/* Letting go of the socket may bring more FPDUs and the end; of that there is an event. */
+	ended = xiw_sock_ended(ep->sk);
+	if ((ep->qp->rx.starved || ep->qp->rx.paging) && xiw_qp_open(ep->qp))
+		ended = false;
 	release_sock(ep->sk);
-	if (waits || !xiw_sock_ended(ep->sk))
+	if (!ended)
 		return;
 	if (test_bit(XIW_EP_EV_OPENED, &ep->events))
 		ep_opened(ep);
