@@ -12,11 +12,13 @@
  * struct xiw_loop - a connection within this host
  * @ref: one for each endpoint
  * @lock: the progress of both queue pairs; see Locking in qp.h
+ * @waiting: how many wait for @lock
  * @qp: the two, or NULL for one that is detached
  */
 struct xiw_loop {
 	struct kref	ref;
 	spinlock_t	lock;
+	atomic_t	waiting;
 	struct xiw_qp	*qp[2];
 };
 
@@ -46,17 +48,34 @@ static inline struct xiw_qp *xiw_loop_peer(const struct xiw_qp *qp)
 	return qp->loop->qp[qp->loop->qp[0] == qp];
 }
 
-/* Whether there is a loop is known at run time only: sparse is told that nothing is locked. */
+/* How many turns of a waiting loop one gives way: a hypervisor may have taken the other's CPU. */
+#define XIW_LOOP_PATIENCE	200
+
+/*
+ * In a virtual machine spinlocks may be unfair, and who sends a stream takes this one again as soon
+ * as it has let go: so the next one is let in first.
+ *
+ * Whether there is a loop is known at run time only: sparse is told that nothing is locked.
+ */
 static inline void xiw_loop_lock(struct xiw_loop *loop)
 {
-	spin_lock_bh(&loop->lock);
+	local_bh_disable();
+	if (!spin_trylock(&loop->lock)) {
+		atomic_inc(&loop->waiting);
+		spin_lock(&loop->lock);
+		atomic_dec(&loop->waiting);
+	}
 	__release(&loop->lock);
 }
 
 static inline void xiw_loop_unlock(struct xiw_loop *loop)
 {
+	unsigned int turns = XIW_LOOP_PATIENCE;
+
 	__acquire(&loop->lock);
 	spin_unlock_bh(&loop->lock);
+	while (atomic_read(&loop->waiting) && turns--)
+		cpu_relax();
 }
 
 /*
