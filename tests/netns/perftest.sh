@@ -108,8 +108,9 @@ claims=$(cat <<-'END'
 	END
 )
 
-# FULL is each program with each option over each path and family. With -e, ib_send_bw may wait for the
-# event of a Send when it lacks a credit; with a thousand it lacks none in time.
+# FULL is each program with each option over each path and family. With -e, ib_send_bw waits for the event
+# of a Send even when it is a credit that it lacks, and stands still if its peer is by two thirds of the
+# receives behind: with 5000 of them no peer is.
 full_claims() {
 	local path family
 	for path in veth-1500 veth-9000 dummy lo; do
@@ -133,7 +134,7 @@ full_claims() {
 				ib_send_bw	-n 5 -a
 				ib_send_bw	-n 200 -b
 				ib_send_bw	-n 200 -q 8
-				ib_send_bw	-n 1000 -e
+				ib_send_bw	-n 5000 -r 5000 -e
 				ib_send_bw	-n 200 --use-srq -r 64
 				ib_send_lat	-n 200
 				ib_send_lat	-n 5 -a
