@@ -42,8 +42,9 @@ struct xiw_loop;
  *                   held by each access to them, so it is a leaf below the socket lock.
  *                   Written by who fetches pages, and by the mm when it takes them, under
  *                   whatever the mm holds then: so nothing of the mm is called with it held
- *   cq->lock, srq->lock, qp->sq_post_lock, qp->rq_post_lock, worker->lock
- *                   leaves, any context
+ *   srq->lock, qp->sq_post_lock, qp->rq_post_lock
+ *                   any context; who holds one may hand a queue pair to a worker
+ *   cq->lock        leaf, any context; handing over looks whether an event is awaited
  *
  * So there is no lock of our own on the data path: whoever sends or receives
  * holds the socket, and with it the queue pair. This also makes sure that a
@@ -473,10 +474,12 @@ void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event);
 /* The same, for a fault of which layer and error type of the Terminate message are known. */
 void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype);
 
-/* Verbs, as struct ib_device_ops wants them; kernel-doc is in qp.c. */
+/* qp_memory.c APIs; kernel-doc is there. */
 void xiw_qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata);
 int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
 			struct ib_udata *udata, struct xiw_create_qp_resp *resp);
+
+/* Verbs, as struct ib_device_ops wants them; kernel-doc is in qp.c. */
 int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
