@@ -338,6 +338,7 @@ void xiw_ep_kill(struct xiw_ep *ep)
 
 int xiw_ep_dial(struct xiw_ep *ep)
 {
+	bool again = ep->ours.revision == MPA_REV_1;
 	struct socket *sock;
 	int ret;
 
@@ -349,7 +350,8 @@ int xiw_ep_dial(struct xiw_ep *ep)
 		return PTR_ERR(sock);
 	ep->frame_len = 0;
 	ep_adopt(ep, sock);
-	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr);
+	/* The peer's TCP may still know the ports of a connection that it has closed. */
+	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, again);
 	if (ret)
 		ep_drop_socket(ep, true);
 	return ret;

@@ -192,11 +192,13 @@ static void sock_clear_port(struct sockaddr_storage *addr)
 }
 
 int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
-		     const struct sockaddr_storage *remote)
+		     const struct sockaddr_storage *remote, bool new_port)
 {
 	struct sockaddr_storage from = *local, to = *remote;
 	int ret;
 
+	if (new_port)
+		sock_clear_port(&from);
 	ret = kernel_bind(sock, (struct sockaddr_unsized *)&from, sock_addr_len(&from));
 	if (ret == -EADDRINUSE) {	/* RDMA ports are counted apart from those of TCP */
 		sock_clear_port(&from);

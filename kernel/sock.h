@@ -28,11 +28,12 @@ struct socket *xiw_sock_open(struct net *net, const struct iw_cm_id *cm_id, int 
  * @sock: fresh socket, attached to its endpoint
  * @local: where from; another port is taken if its own is in use
  * @remote: where to
+ * @new_port: not from the port of @local in any case
  *
  * Return: 0 (the state_change callback tells the outcome) or a negative errno.
  */
 int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
-		     const struct sockaddr_storage *remote);
+		     const struct sockaddr_storage *remote, bool new_port);
 
 /* What the consumer of an initiator hears when TCP gives up. */
 int xiw_sock_connect_error(const struct sock *sk);

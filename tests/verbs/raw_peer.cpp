@@ -320,6 +320,21 @@ void Peer::abort()
 	fd_ = -1;
 }
 
+static std::uint16_t port_by(decltype(getsockname) get, int fd)
+{
+	sockaddr_storage at = {};
+	socklen_t length = sizeof(at);
+
+	get(fd, reinterpret_cast<sockaddr *>(&at), &length);
+	/* at the same place in both families */
+	return ntohs(reinterpret_cast<sockaddr_in *>(&at)->sin_port);
+}
+
+std::uint16_t Peer::port() const
+{
+	return port_by(getpeername, fd_);
+}
+
 Acceptor::Acceptor(const std::string &address, int segment_size)
 {
 	sockaddr_storage at = rdma::parse_address(address, 0);
@@ -336,12 +351,7 @@ Acceptor::~Acceptor()
 
 std::uint16_t Acceptor::port() const
 {
-	sockaddr_storage at = {};
-	socklen_t length = sizeof(at);
-
-	getsockname(fd_, reinterpret_cast<sockaddr *>(&at), &length);
-	/* at the same place in both families */
-	return ntohs(reinterpret_cast<sockaddr_in *>(&at)->sin_port);
+	return port_by(getsockname, fd_);
 }
 
 Peer Acceptor::accept(int timeout_ms)

@@ -153,6 +153,8 @@ public:
 	std::optional<Terminate> hear_terminate();
 	/* ends the stream with a RST instead of a FIN */
 	void abort();
+	/* where the device calls from */
+	std::uint16_t port() const;
 
 private:
 	int fd_;

@@ -416,12 +416,16 @@ void plain_if_nothing_is_wanted(const std::string &address)
 void peers_of_revision_1(const std::string &address)
 {
 	Initiator device(address, { .private_data = { 'h', 'i' } });
+	std::optional<Peer> first = device.accept();
+	std::uint16_t port = first->port();
 
-	device.accept().hear_frame(); /* and closes */
+	first->hear_frame();
+	first.reset(); /* hangs up */
 
 	Peer again = device.accept();
 	auto request = again.hear_frame();
 
+	require(again.port() != port, "TCP does not take it for the first connection");
 	require(request && *request == Frame{ .private_data = { 'h', 'i' } },
 		"the second Request is one of revision 1");
 	again.say(Frame{ .key = reply_key }.octets());
