@@ -3,6 +3,7 @@
 
 #include <linux/gfp.h>
 #include <linux/percpu.h>
+#include <linux/workqueue.h>
 #include <net/tcp.h>
 
 #include "batch.h"
@@ -11,21 +12,47 @@
  * FPDUs are staged in chunks of pages, each FPDU in one piece, and the pages are
  * given to TCP by reference. So the payload is copied once, its CRC is computed
  * over the copy that is sent, and a buffer may be reused as soon as it is staged.
- * A chunk is shared by all queue pairs that send from one CPU; its free part is
- * parked in chunk_spare between two runs, one for runs of processes and one for
- * those of softirqs that interrupt them: the Response to a Read on the same host
- * is staged while its request is being sent, and fresh pages cost more than all
- * the rest of it. The record of a chunk is at its start.
+ *
+ * Fresh pages cost more than all the rest of it, for most kernels clear them. So
+ * a chunk that is full stays, in a ring with those that were filled before and
+ * after it, and is filled again when nobody but the ring refers to its pages:
+ * the peer has acknowledged what was in them. Rings grow with what is on its way
+ * and are cut down to one chunk every now and then.
+ *
+ * A ring is shared by all queue pairs that send from one CPU, and parked in
+ * spare_rings between two runs; one for runs of processes and one for those of
+ * softirqs that interrupt them: the Response to a Read on the same host is
+ * staged while its request is being sent. The record of a chunk is at its start.
+ */
+
+/**
+ * struct xiw_chunk - pages that are filled with FPDUs
+ * @next: in the ring; of the one under way, the oldest
+ * @size: octets of the pages
+ * @used: octets that are taken, with this record
+ * @num: chunks of the ring, if this is the one under way
  */
 struct xiw_chunk {
-	u32	size;
-	u32	used;
+	struct xiw_chunk	*next;
+	u32			size;
+	u32			used;
+	u32			num;
 };
 
 #define CHUNK_ORDER	PAGE_ALLOC_COSTLY_ORDER
+#define CHUNK_SIZE	(PAGE_SIZE << CHUNK_ORDER)
 #define CHUNK_ALIGN	16	/* FPDUs of one send stay adjacent all the same */
+#define CHUNK_START	ALIGN(sizeof(struct xiw_chunk), CHUNK_ALIGN)
 
-static DEFINE_PER_CPU(struct xiw_chunk *, chunk_spare[2]);
+static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
+
+#define RING_CHUNKS	64
+#define RING_CUT_MS	1000
+
+static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
+
+static void rings_cut(struct work_struct *work);
+static DECLARE_DELAYED_WORK(rings_cut_work, rings_cut);
 
 static struct xiw_chunk *chunk_alloc(void)
 {
@@ -42,8 +69,10 @@ static struct xiw_chunk *chunk_alloc(void)
 			return NULL;
 	}
 	chunk = page_address(page);
+	chunk->next = chunk;
 	chunk->size = PAGE_SIZE << order;
-	chunk->used = ALIGN(sizeof(*chunk), CHUNK_ALIGN);
+	chunk->used = CHUNK_START;
+	chunk->num = 1;
 	return chunk;
 }
 
@@ -52,20 +81,100 @@ static void chunk_free(struct xiw_chunk *chunk)
 	put_page(virt_to_page(chunk));
 }
 
+/* Whether it may be filled again; the small ones of times short of memory had better go. */
+static bool chunk_reusable(const struct xiw_chunk *chunk)
+{
+	return chunk->size == CHUNK_SIZE && page_ref_count(virt_to_page(chunk)) == 1;
+}
+
+/*
+ * The rings. Who has taken one from its place owns it, so places are taken and given with atomic
+ * exchanges, and any CPU may do so.
+ */
+
+/* Return: the chunk to fill after @last, or NULL without memory; the ring is good then, too. */
+static struct xiw_chunk *ring_advance(struct xiw_chunk *last)
+{
+	struct xiw_chunk *oldest = last->next;
+	struct xiw_chunk *chunk;
+
+	if (chunk_reusable(oldest)) {
+		oldest->used = CHUNK_START;
+		oldest->num = last->num;
+		return oldest;
+	}
+	chunk = chunk_alloc();
+	if (!chunk)
+		return NULL;
+	if (last->num < RING_CHUNKS) {
+		chunk->num = last->num + 1;
+		chunk->next = oldest;
+	} else {
+		chunk->num = last->num;
+		chunk->next = oldest->next;
+		chunk_free(oldest);
+	}
+	last->next = chunk;
+	return chunk;
+}
+
+/* Leaves nothing but @last, the one under way. */
+static void ring_cut(struct xiw_chunk *last)
+{
+	struct xiw_chunk *chunk, *next;
+
+	for (chunk = last->next; chunk != last; chunk = next) {
+		next = chunk->next;
+		chunk_free(chunk);
+	}
+	last->next = last;
+	last->num = 1;
+}
+
+static void ring_free(struct xiw_chunk *last)
+{
+	ring_cut(last);
+	chunk_free(last);
+}
+
+static void ring_park(struct xiw_chunk **place, struct xiw_chunk *last)
+{
+	if (cmpxchg(place, NULL, last))
+		ring_free(last);
+}
+
+static void rings_cut(struct work_struct *work)
+{
+	struct xiw_chunk **place, *last;
+	int cpu, i;
+
+	for_each_possible_cpu(cpu) {
+		for (i = 0; i < ARRAY_SIZE(spare_rings); i++) {
+			place = per_cpu_ptr(&spare_rings[i], cpu);
+			last = xchg(place, NULL);
+			if (last) {
+				ring_cut(last);
+				ring_park(place, last);
+			}
+		}
+	}
+}
+
+/*
+ * Stages and batches
+ */
+
 void *xiw_stage_room(struct xiw_stage *stage, u32 prefer, u32 *want)
 {
 	struct xiw_chunk *chunk = stage->chunk;
 
-	if (chunk && chunk->size - chunk->used < prefer) {
-		chunk_free(chunk);
-		chunk = NULL;
-	}
-	if (!chunk) {
+	if (!chunk)
 		chunk = chunk_alloc();
-		stage->chunk = chunk;
-		if (!chunk)
-			return NULL;
-	}
+	else if (chunk->size - chunk->used < prefer)
+		chunk = ring_advance(chunk);
+	if (!chunk)
+		return NULL;
+	stage->chunk = chunk;
 	*want = min(*want, chunk->size - chunk->used);
 	return (void *)chunk + chunk->used;
 }
@@ -89,20 +198,27 @@ bool xiw_stage_commit(struct xiw_stage *stage, struct xiw_batch *batch, u32 len)
 	return true;
 }
 
+/* The place for the ring of this context on this CPU. */
+static struct xiw_chunk **stage_place(void)
+{
+	return raw_cpu_ptr(&spare_rings[!!in_serving_softirq()]);
+}
+
 void xiw_stage_begin(struct xiw_stage *stage)
 {
-	stage->chunk = this_cpu_xchg(chunk_spare[!!in_serving_softirq()], NULL);
+	stage->chunk = xchg(stage_place(), NULL);
 }
 
 void xiw_stage_end(struct xiw_stage *stage)
 {
-	struct xiw_chunk *chunk = stage->chunk;
+	struct xiw_chunk *last = stage->chunk;
 
-	if (!chunk)
+	if (!last)
 		return;
-	chunk->used = min(ALIGN(chunk->used, CHUNK_ALIGN), chunk->size);
-	if (this_cpu_cmpxchg(chunk_spare[!!in_serving_softirq()], NULL, chunk))
-		chunk_free(chunk);
+	last->used = min(ALIGN(last->used, CHUNK_ALIGN), last->size);
+	if (last->num > 1 && !delayed_work_pending(&rings_cut_work))
+		schedule_delayed_work(&rings_cut_work, msecs_to_jiffies(RING_CUT_MS));
+	ring_park(stage_place(), last);
 	stage->chunk = NULL;
 }
 
@@ -152,14 +268,15 @@ void xiw_batch_drop(struct xiw_batch *batch)
 
 void xiw_batch_exit(void)
 {
-	struct xiw_chunk *spare;
+	struct xiw_chunk *last;
 	int cpu, i;
 
+	cancel_delayed_work_sync(&rings_cut_work);
 	for_each_possible_cpu(cpu) {
-		for (i = 0; i < ARRAY_SIZE(chunk_spare); i++) {
-			spare = *per_cpu_ptr(&chunk_spare[i], cpu);
-			if (spare)
-				chunk_free(spare);
+		for (i = 0; i < ARRAY_SIZE(spare_rings); i++) {
+			last = *per_cpu_ptr(&spare_rings[i], cpu);
+			if (last)
+				ring_free(last);
 		}
 	}
 }

@@ -25,7 +25,7 @@ struct xiw_batch {
 
 /**
  * struct xiw_stage - where one transmit run writes its FPDUs
- * @chunk: pages under way, or NULL
+ * @chunk: pages under way, in a ring with others, or NULL
  */
 struct xiw_stage {
 	struct xiw_chunk *chunk;
@@ -33,11 +33,11 @@ struct xiw_stage {
 
 /* batch.c APIs */
 
-/* A run begins and ends; in between it may be preempted but owns its chunk. */
+/* A run begins and ends; in between it may be preempted but owns its ring of chunks. */
 void xiw_stage_begin(struct xiw_stage *stage);
 void xiw_stage_end(struct xiw_stage *stage);
 
-#define XIW_STAGE_MIN	(PAGE_SIZE - 16)
+#define XIW_STAGE_MIN	(PAGE_SIZE - 32)
 
 /**
  * xiw_stage_room - find room for one FPDU, in one piece
