@@ -538,6 +538,8 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 				      BIT_ULL(IB_USER_VERBS_CMD_POST_RECV) |
 				      BIT_ULL(IB_USER_VERBS_CMD_POST_SRQ_RECV);
 
+	INIT_LIST_HEAD(&dev->qp_stats);
+	mutex_init(&dev->qp_stats_lock);
 	dev->stats = alloc_percpu(struct xiw_stats);
 	if (!dev->stats)
 		goto fail;

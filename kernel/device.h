@@ -43,6 +43,8 @@
  *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
  * @loopback: setting "loopback": connections within this host do without TCP (loop.c)
  * @stats: event counters of each CPU
+ * @qp_stats: struct xiw_qp_stats of all queue pairs
+ * @qp_stats_lock: guards @qp_stats
  * @gone: frees the device, a moment after its end
  */
 struct xiw_device {
@@ -62,6 +64,8 @@ struct xiw_device {
 	bool			loopback;
 
 	struct xiw_stats __percpu *stats;
+	struct list_head	qp_stats;
+	struct mutex		qp_stats_lock;
 	struct work_struct	gone;
 };
 

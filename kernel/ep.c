@@ -315,7 +315,7 @@ void xiw_ep_end(struct xiw_ep *ep, enum xiw_cause cause)
 	mutex_lock(&ep->lock);
 	if (ep->state < XIW_EP_FAREWELL) {
 		if (ep->qp && cause == XIW_OK)	/* what was posted is sent if the peer takes it */
-			while (xiw_tx_drive(ep->qp, SIZE_MAX) && ep->loop)
+			while (xiw_tx_drive(ep->qp, SIZE_MAX, XIW_STAT_TX_WORKER) && ep->loop)
 				;
 		xiw_ep_finish(ep, -ECONNABORTED, cause);
 	}

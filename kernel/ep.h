@@ -51,7 +51,8 @@ enum xiw_ep_state {
  * @rcu: socket callbacks may still look at it for a grace period
  * @id: what the iw_cm knows it by before it is accepted
  * @dev: its device
- * @sk: the socket, with a reference of our own, constant once set
+ * @sk: the socket, with a reference of our own; a second call to a peer of revision 1 sets it anew,
+ *	but it is constant while a queue pair is attached
  * @sock: the same while it is open
  * @events: XIW_EP_EV_*, atomic
  * @work: the state machine's run

@@ -155,15 +155,14 @@ static void post_doorbell(struct xiw_qp *qp)
 {
 	bool more;
 
-	xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
 	if (!test_and_clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags) && post_streams(qp)) {
+		xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
 		set_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
 		xiw_ring_defer(&qp->sq);
 		xiw_worker_queue(qp);	/* after it: the worker puts the flags right in the end */
 		return;
 	}
-	xiw_stat_inc(qp->dev, XIW_STAT_TX_INLINE);
-	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE);
+	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE, XIW_STAT_TX_INLINE);
 	qp->doorbell_ns = local_clock();
 	if (more)
 		xiw_worker_queue(qp);

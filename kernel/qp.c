@@ -453,6 +453,7 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	}
 	attr->cap = qp->cap;
 	ibqp->qp_num = qp->qpn;
+	xiw_stats_join(qp);
 	/* Only now can anybody find it. */
 	xa_store(&dev->qps, qp->qpn, qp, GFP_KERNEL);
 	return 0;
@@ -484,6 +485,7 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
 	wait_for_completion(&qp->unused);
 	if (qp->ep)
 		xiw_ep_put(qp->ep);
+	xiw_stats_leave(qp);
 	xiw_qp_free_memory(qp, udata);
 	return 0;
 }

@@ -44,6 +44,8 @@ struct xiw_loop;
  *                   whatever the mm holds then: so nothing of the mm is called with it held
  *   srq->lock, qp->sq_post_lock, qp->rq_post_lock
  *                   any context; who holds one may hand a queue pair to a worker
+ *   dev->qp_stats_lock
+ *                   mutex, leaf: which queue pairs' counters there are
  *   cq->lock        leaf, any context; handing over looks whether an event is awaited
  *
  * So there is no lock of our own on the data path: whoever sends or receives
@@ -310,6 +312,7 @@ struct xiw_rx {
  * @doorbell_ns: when the last one was over
  * @last_read: the send request that completed last was a Read
  * @last_cqe: number of its completion, or of one that is still to come if it asked for none
+ * @stats: what has come to pass
  */
 struct xiw_qp {
 	struct ib_qp		ibqp;
@@ -360,6 +363,8 @@ struct xiw_qp {
 	u64			doorbell_ns;
 	bool			last_read;
 	u32			last_cqe;
+
+	struct xiw_qp_stats	stats;
 };
 
 static inline struct xiw_qp *to_xiw_qp(struct ib_qp *ibqp)
@@ -386,6 +391,15 @@ static inline struct xiw_srq *xiw_qp_srq(struct xiw_qp *qp)
 static inline bool xiw_qp_open(const struct xiw_qp *qp)
 {
 	return qp->attached && qp->state == XIW_QP_RTS;
+}
+
+/*
+ * @n more of @stat; what drives the queue pair is locked. On CPUs that cannot add to memory in
+ * one instruction xiw_stat_add() masks interrupts, which may cost more than the rest of an FPDU.
+ */
+static inline void xiw_qp_count(struct xiw_qp *qp, enum xiw_stat stat, u64 n)
+{
+	WRITE_ONCE(qp->stats.count[stat], qp->stats.count[stat] + n);
 }
 
 /* The record of the send request of count @count. */

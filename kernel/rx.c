@@ -236,7 +236,7 @@ static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
 		/* The segment is kept: the next FPDU mostly starts in the one where this ended. */
 		cur.skb = next.skb;
 		cur.seq += len;
-		xiw_stat_inc(qp->dev, XIW_STAT_RX_FPDUS);
+		xiw_qp_count(qp, XIW_STAT_RX_FPDUS, 1);
 	}
 	return done;
 }
@@ -255,7 +255,7 @@ static void rx_kick(struct xiw_qp *qp, struct sock *sk)
 		xiw_worker_queue(qp);
 		return;
 	}
-	xiw_stat_inc(qp->dev, XIW_STAT_TX_RX);
+	xiw_qp_count(qp, XIW_STAT_TX_RX, 1);
 	if (xiw_tx_run(qp, sk, XIW_TX_BUDGET_RX))
 		xiw_worker_queue(qp);
 }
@@ -286,8 +286,8 @@ static void rx_run(struct xiw_qp *qp, struct sock *sk)
 	done = rx_drain(qp, sk);
 	if (done) {
 		tcp_read_done(sk, done);
-		xiw_stat_inc(qp->dev, XIW_STAT_RX_BATCHES);
-		xiw_stat_add(qp->dev, XIW_STAT_RX_BYTES, done);
+		xiw_qp_count(qp, XIW_STAT_RX_BATCHES, 1);
+		xiw_qp_count(qp, XIW_STAT_RX_BYTES, done);
 	}
 	if (qp->rx.kick)
 		rx_kick(qp, sk);

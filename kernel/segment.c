@@ -85,7 +85,7 @@ static int segment_loop_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 		xiw_mr_put(run->payload.mr);
 	WRITE_ONCE(peer->doorbells, 0);
 	run->staged += SEGMENT_LOOP_WEIGHT + run->payload_len;
-	xiw_stat_inc(run->qp->dev, XIW_STAT_TX_LOOP);
+	xiw_qp_count(run->qp, XIW_STAT_TX_LOOP, 1);
 	return ret == -EAGAIN ? TX_NOTHING : TX_STAGED;
 }
 
@@ -129,7 +129,7 @@ int xiw_segment_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 	run->staged += len;
 	if (len != tx->full_fpdu)
 		tx->phase += len;
-	xiw_stat_inc(qp->dev, XIW_STAT_TX_FPDUS);
+	xiw_qp_count(qp, XIW_STAT_TX_FPDUS, 1);
 	return TX_STAGED;
 }
 

@@ -5,7 +5,7 @@
 #include <linux/sprintf.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "qp.h"
 #include "stats.h"
 
 #define STATS_NAME_LEN	40
@@ -14,7 +14,6 @@
 static char stats_cause_names[XIW_NUM_CAUSES][STATS_NAME_LEN];
 
 static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
-	[XIW_STAT_DOORBELLS].name	= "doorbells",
 	[XIW_STAT_TX_WRS].name		= "tx_wrs",
 	[XIW_STAT_TX_FPDUS].name	= "tx_fpdus",
 	[XIW_STAT_TX_LOOP].name		= "tx_loop",
@@ -23,10 +22,11 @@ static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
 	[XIW_STAT_TX_INLINE].name	= "tx_inline",
 	[XIW_STAT_TX_RX].name		= "tx_rx",
 	[XIW_STAT_TX_WORKER].name	= "tx_worker",
-	[XIW_STAT_WORKER_WAKEUPS].name	= "worker_wakeups",
 	[XIW_STAT_RX_FPDUS].name	= "rx_fpdus",
 	[XIW_STAT_RX_BYTES].name	= "rx_bytes",
 	[XIW_STAT_RX_BATCHES].name	= "rx_batches",
+	[XIW_STAT_DOORBELLS].name	= "doorbells",
+	[XIW_STAT_WORKER_WAKEUPS].name	= "worker_wakeups",
 	[XIW_STAT_NOTIFICATIONS].name	= "notifications",
 	[XIW_STAT_PAGE_FETCHES].name	= "page_fetches",
 	[XIW_STAT_CONNECTS].name	= "connects",
@@ -61,8 +61,46 @@ struct rdma_hw_stats *xiw_stats_alloc(struct ib_device *ibdev, u32 port)
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
+void xiw_stats_join(struct xiw_qp *qp)
+{
+	mutex_lock(&qp->dev->qp_stats_lock);
+	list_add(&qp->stats.entry, &qp->dev->qp_stats);
+	mutex_unlock(&qp->dev->qp_stats_lock);
+}
+
+void xiw_stats_leave(struct xiw_qp *qp)
+{
+	unsigned int i;
+
+	mutex_lock(&qp->dev->qp_stats_lock);
+	list_del(&qp->stats.entry);
+	for (i = 0; i < XIW_NUM_QP_STATS; i++)
+		xiw_stat_add(qp->dev, i, qp->stats.count[i]);
+	mutex_unlock(&qp->dev->qp_stats_lock);
+}
+
+static void stats_add_cpus(struct xiw_device *dev, u64 *sums)
+{
+	unsigned int i;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		for (i = 0; i < XIW_NUM_STATS; i++)
+			sums[i] += READ_ONCE(per_cpu_ptr(dev->stats, cpu)->count[i]);
+}
+
+static void stats_add_qps(struct xiw_device *dev, u64 *sums)
+{
+	struct xiw_qp_stats *stats;
+	unsigned int i;
+
+	list_for_each_entry(stats, &dev->qp_stats, entry)
+		for (i = 0; i < XIW_NUM_QP_STATS; i++)
+			sums[i] += READ_ONCE(stats->count[i]);
+}
+
 /**
- * xiw_stats_get - add up what all CPUs have counted
+ * xiw_stats_get - add up what all CPUs and queue pairs have counted
  * @ibdev: the device
  * @stats: results
  * @port: its port
@@ -73,15 +111,13 @@ struct rdma_hw_stats *xiw_stats_alloc(struct ib_device *ibdev, u32 port)
 int xiw_stats_get(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index)
 {
 	struct xiw_device *dev = to_xiw_device(ibdev);
-	unsigned int i;
-	int cpu;
 
-	for (i = 0; i < XIW_NUM_STATS; i++) {
-		u64 sum = 0;
-
-		for_each_possible_cpu(cpu)
-			sum += READ_ONCE(per_cpu_ptr(dev->stats, cpu)->count[i]);
-		stats->value[i] = sum;
-	}
+	memset(stats->value, 0, XIW_NUM_STATS * sizeof(*stats->value));
+	mutex_lock(&dev->qp_stats_lock);
+	stats_add_cpus(dev, stats->value);
+	stats_add_qps(dev, stats->value);
+	mutex_unlock(&dev->qp_stats_lock);
+	/* The others had a worker transmit. */
+	stats->value[XIW_STAT_DOORBELLS] += stats->value[XIW_STAT_TX_INLINE];
 	return XIW_NUM_STATS;
 }

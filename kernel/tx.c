@@ -385,7 +385,7 @@ static int tx_stage_request(struct xiw_run *run)
 			return tx_request_failed(qp, ret == -EMSGSIZE ? IB_WC_LOC_LEN_ERR :
 						 IB_WC_LOC_QP_OP_ERR);
 		tx->busy = true;
-		xiw_stat_inc(qp->dev, XIW_STAT_TX_WRS);
+		xiw_qp_count(qp, XIW_STAT_TX_WRS, 1);
 	}
 	if ((tx->cur->flags & XIW_SEND_FENCE) && qp->reads.used)
 		return TX_NOTHING;
@@ -451,8 +451,8 @@ static int tx_push(struct xiw_run *run)
 	if (!len)
 		return 0;
 	ret = xiw_batch_push(&qp->tx.batch, run->sk);
-	xiw_stat_inc(qp->dev, XIW_STAT_TX_SENDS);
-	xiw_stat_add(qp->dev, XIW_STAT_TX_BYTES, len - qp->tx.batch.len);
+	xiw_qp_count(qp, XIW_STAT_TX_SENDS, 1);
+	xiw_qp_count(qp, XIW_STAT_TX_BYTES, len - qp->tx.batch.len);
 	return ret;
 }
 
@@ -535,7 +535,7 @@ static void tx_loop_answer(struct xiw_qp *qp)
 		peer->rx.kick = true;
 	while (peer && peer->rx.kick && turns++ < TX_LOOP_TURNS) {
 		peer->rx.kick = false;
-		xiw_stat_inc(peer->dev, XIW_STAT_TX_RX);
+		xiw_qp_count(peer, XIW_STAT_TX_RX, 1);
 		if (tx_run(peer, peer->ep->sk, TX_LOOP_BUDGET))
 			xiw_worker_queue(peer);
 		swap(qp, peer);
@@ -559,7 +559,7 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 	return more;
 }
 
-bool xiw_tx_drive(struct xiw_qp *qp, size_t budget)
+bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
 {
 	struct xiw_ep *ep = xiw_qp_lock(qp);
 	bool more;
@@ -568,6 +568,7 @@ bool xiw_tx_drive(struct xiw_qp *qp, size_t budget)
 		xiw_qp_flush(qp);
 		return false;
 	}
+	xiw_qp_count(qp, by, 1);
 	more = xiw_tx_run(qp, ep->sk, budget);
 	xiw_qp_unlock(qp, ep);
 	return more;

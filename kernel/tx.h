@@ -32,13 +32,14 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget);
  * xiw_tx_drive - lock what drives a queue pair, and run
  * @qp: queue pair
  * @budget: see xiw_tx_run()
+ * @by: how the run is counted: XIW_STAT_TX_INLINE or XIW_STAT_TX_WORKER
  *
  * If the connection has ended what was posted is flushed.
  *
  * Context: process; sleeps.
  * Return: as xiw_tx_run().
  */
-bool xiw_tx_drive(struct xiw_qp *qp, size_t budget);
+bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by);
 
 /**
  * xiw_tx_wants - whether a run would find something to do

@@ -63,8 +63,7 @@ void xiw_worker_queue(struct xiw_qp *qp)
 /* Return: true if there is more to do at once. */
 static bool worker_transmit(struct xiw_qp *qp)
 {
-	xiw_stat_inc(qp->dev, XIW_STAT_TX_WORKER);
-	return xiw_tx_drive(qp, XIW_TX_BUDGET_WORKER);
+	return xiw_tx_drive(qp, XIW_TX_BUDGET_WORKER, XIW_STAT_TX_WORKER);
 }
 
 /* The worker has looked long enough: from here on doorbells are needed. */
