@@ -3,6 +3,7 @@
 
 #include <linux/gfp.h>
 #include <linux/percpu.h>
+#include <linux/sizes.h>
 #include <linux/workqueue.h>
 #include <net/tcp.h>
 
@@ -46,7 +47,7 @@ struct xiw_chunk {
 
 static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 
-#define RING_CHUNKS	64
+#define RING_CHUNKS	(SZ_2M / CHUNK_SIZE)
 #define RING_CUT_MS	1000
 
 static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
