@@ -110,6 +110,12 @@ void shares_are_equal(const std::string &address)
 	require(least > 0 && most <= 2 * least, "no share is below half of another");
 }
 
+/* What lets a responder send: a Write of nothing. */
+void let_send(raw::Call &call)
+{
+	call.peer.say(raw::fpdu(raw::Tagged().ulpdu({})));
+}
+
 /* An end whose peer does not read any more: its send queue is full, and so is its socket. */
 class Stuck
 {
@@ -117,8 +123,7 @@ public:
 	explicit Stuck(const std::string &address)
 		: call_(address, { .send_wr = depth }), from_(call_.end.pd(), size)
 	{
-		/* what lets a responder send: a Write of nothing */
-		call_.peer.say(raw::fpdu(raw::Tagged().ulpdu({})));
+		let_send(call_);
 		for (int i = 0; i < depth; i++)
 			call_.end.write(from_.sge(0, size), 0x1000, 0x1234);
 		std::this_thread::sleep_for(200ms);
@@ -161,6 +166,42 @@ void stopped_peer_slows_nobody(const std::string &address)
 	}
 	std::printf("Writes alone: %u, beside a peer that has stopped: %u\n", alone, beside);
 	require(2 * beside > alone, "they are not half as many");
+}
+
+/* The peer reads one message, and each octet of it is what was filled in. */
+void expect_message(raw::Peer &peer, std::uint32_t seed)
+{
+	std::size_t place = 0;
+	std::optional<raw::Fpdu> fpdu;
+
+	do {
+		fpdu = peer.hear_fpdu();
+		require(fpdu && fpdu->crc_is_good, std::format("FPDU at octet {} is good", place));
+		require(fpdu->payload() == raw::octets_of(seed, fpdu->payload().size(), place),
+			std::format("its octets at {} are those that were sent", place));
+		place += fpdu->payload().size();
+	} while (!fpdu->is_last());
+}
+
+/* Pages in which FPDUs are sent are filled again, but not before the peer has what is in them. */
+void waiting_octets_stay(const std::string &address)
+{
+	constexpr std::uint32_t size = 256 << 10;
+	raw::Call waiting(address), busy(address);
+	Buffer first(waiting.end.pd(), size), second(busy.end.pd(), size);
+
+	let_send(waiting);
+	let_send(busy);
+	first.fill(1);
+	second.fill(2);
+	waiting.end.write(first.sge(0, size), 0x1000, 0x1234);
+	for (int i = 0; i < 64; i++) {
+		busy.end.write(second.sge(0, size), 0x1000, 0x1234);
+		expect_message(busy.peer, 2);
+		expect_completion(busy.end.send_cq(), IBV_WC_SUCCESS, 0);
+	}
+	expect_message(waiting.peer, 1);
+	expect_completion(waiting.end.send_cq(), IBV_WC_SUCCESS, 0);
 }
 
 /* Half of a round trip of eight octets, the median of many. */
@@ -211,6 +252,7 @@ void busy_neighbour_is_hardly_felt(const std::string &address)
 constexpr cases::Case all[] = {
 	{ "64 busy queue pairs get shares within a factor of two", shares_are_equal },
 	{ "a peer that has stopped slows no other connection", stopped_peer_slows_nobody },
+	{ "octets that wait for their peer stay what they are while others send", waiting_octets_stay },
 	{ "a busy neighbour does not triple the latency", busy_neighbour_is_hardly_felt },
 };
 
