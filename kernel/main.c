@@ -8,6 +8,7 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/xiw-abi.h>
 
+#include "batch.h"
 #include "cm.h"
 #include "device.h"
 #include "odp.h"
@@ -92,6 +93,7 @@ no_cm:
  * 3. All devices are removed, and those whose removal is under way are waited for. Processes lose
  *    their objects and see EIO from now on, kernel consumers give up theirs.
  * 4. Nobody hands a queue pair to a worker, or an endpoint or a device to a work queue, any more.
+ * 5. With those gone nobody sends: the pages for that go.
  *
  * The core keeps no reference to the module for a process that has a device open, because the
  * device can be taken away from it (see disassociate_ucontext in device.c).
@@ -104,6 +106,7 @@ static void __exit main_exit(void)
 	xiw_workers_exit();
 	xiw_odp_exit();
 	xiw_cm_exit();
+	xiw_batch_exit();
 	xiw_devices_exit();
 }
 
