@@ -252,7 +252,8 @@ void busy_neighbour_is_hardly_felt(const std::string &address)
 constexpr cases::Case all[] = {
 	{ "64 busy queue pairs get shares within a factor of two", shares_are_equal },
 	{ "a peer that has stopped slows no other connection", stopped_peer_slows_nobody },
-	{ "octets that wait for their peer stay what they are while others send", waiting_octets_stay },
+	{ "octets that wait for their peer stay what they are while others send",
+	  waiting_octets_stay },
 	{ "a busy neighbour does not triple the latency", busy_neighbour_is_hardly_felt },
 };
 
