@@ -52,8 +52,8 @@ static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 
 static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
 
-static void rings_cut(struct work_struct *work);
-static DECLARE_DELAYED_WORK(rings_cut_work, rings_cut);
+static void rings_cut_to_one(struct work_struct *work);
+static DECLARE_DELAYED_WORK(rings_cut_work, rings_cut_to_one);
 
 static struct xiw_chunk *chunk_alloc(void)
 {
@@ -132,19 +132,15 @@ static void ring_cut(struct xiw_chunk *last)
 	last->num = 1;
 }
 
-static void ring_free(struct xiw_chunk *last)
+static void ring_park(struct xiw_chunk **place, struct xiw_chunk *last)
 {
+	if (!cmpxchg(place, NULL, last))
+		return;
 	ring_cut(last);
 	chunk_free(last);
 }
 
-static void ring_park(struct xiw_chunk **place, struct xiw_chunk *last)
-{
-	if (cmpxchg(place, NULL, last))
-		ring_free(last);
-}
-
-static void rings_cut(struct work_struct *work)
+static void rings_cut(bool to_none)
 {
 	struct xiw_chunk **place, *last;
 	int cpu, i;
@@ -153,12 +149,20 @@ static void rings_cut(struct work_struct *work)
 		for (i = 0; i < ARRAY_SIZE(spare_rings); i++) {
 			place = per_cpu_ptr(&spare_rings[i], cpu);
 			last = xchg(place, NULL);
-			if (last) {
-				ring_cut(last);
+			if (!last)
+				continue;
+			ring_cut(last);
+			if (to_none)
+				chunk_free(last);
+			else
 				ring_park(place, last);
-			}
 		}
 	}
+}
+
+static void rings_cut_to_one(struct work_struct *work)
+{
+	rings_cut(false);
 }
 
 /*
@@ -269,15 +273,6 @@ void xiw_batch_drop(struct xiw_batch *batch)
 
 void xiw_batch_exit(void)
 {
-	struct xiw_chunk *last;
-	int cpu, i;
-
 	cancel_delayed_work_sync(&rings_cut_work);
-	for_each_possible_cpu(cpu) {
-		for (i = 0; i < ARRAY_SIZE(spare_rings); i++) {
-			last = *per_cpu_ptr(&spare_rings[i], cpu);
-			if (last)
-				ring_free(last);
-		}
-	}
+	rings_cut(true);
 }
