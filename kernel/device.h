@@ -37,6 +37,7 @@
  * @qps: queue pairs by number
  * @next_qpn: where the search for a free number starts
  * @stags: registered memory by the upper 24 bits of its STag
+ * @stags_ended: how many of them there are no more
  * @dm_used: octets of device memory that are allocated, of XIW_MAX_DM_SIZE
  * @crc: setting "crc": ask for CRCs on new connections (RFC 5044 section 4.4)
  * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
@@ -57,6 +58,7 @@ struct xiw_device {
 	struct xarray		qps;
 	u32			next_qpn;
 	struct xarray		stags;
+	atomic64_t		stags_ended;
 	atomic_long_t		dm_used;
 
 	bool			crc;

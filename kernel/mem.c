@@ -23,13 +23,30 @@ struct xiw_mr *xiw_mem_find(struct ib_device *ibdev, u32 stag)
 	return xa_load(&to_xiw_device(ibdev)->stags, stag >> XIW_STAG_KEY_BITS);
 }
 
-struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag)
+/*
+ * The same for who has found something before, and may look for it again: it is known to be there
+ * still while no STag of the device has ended since. If one ends now it is freed after the grace
+ * period, which waits for us.
+ */
+static struct xiw_mr *mem_find_again(struct ib_device *ibdev, u32 stag, struct xiw_found *found)
+{
+	u64 ended = atomic64_read_acquire(&to_xiw_device(ibdev)->stags_ended);
+
+	if (!found->mr || found->ended != ended ||
+	    (READ_ONCE(found->mr->stag) ^ stag) >> XIW_STAG_KEY_BITS) {
+		found->mr = xiw_mem_find(ibdev, stag);
+		found->ended = ended;
+	}
+	return found->mr;
+}
+
+struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag, struct xiw_found *found)
 {
 	struct xiw_mr *mr;
 
 	local_bh_disable();
 	rcu_read_lock();
-	mr = xiw_mem_find(ibdev, stag);
+	mr = found ? mem_find_again(ibdev, stag, found) : xiw_mem_find(ibdev, stag);
 	if (mr && !refcount_inc_not_zero(&mr->ref))
 		mr = NULL;
 	rcu_read_unlock();
@@ -81,7 +98,7 @@ static enum xiw_mem_fault mem_judge(const struct xiw_mr *mr, const struct ib_qp 
 
 enum xiw_mem_fault xiw_mr_judge(const struct ib_qp *ibqp, u32 stag, u64 addr, u64 len, int access)
 {
-	struct xiw_mr *mr = xiw_mr_hold(ibqp->device, stag);
+	struct xiw_mr *mr = xiw_mr_hold(ibqp->device, stag, NULL);
 	enum xiw_mem_fault fault;
 
 	if (unlikely(!mr))
@@ -94,7 +111,7 @@ enum xiw_mem_fault xiw_mr_judge(const struct ib_qp *ibqp, u32 stag, u64 addr, u6
 enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct xiw_accessor *by, u32 stag, u64 addr,
 			      u64 len, int access)
 {
-	struct xiw_mr *found = xiw_mr_hold(by->ibqp->device, stag);
+	struct xiw_mr *found = xiw_mr_hold(by->ibqp->device, stag, &by->found);
 	enum xiw_mem_fault fault;
 
 	if (unlikely(!found))
@@ -253,7 +270,11 @@ int xiw_mem_publish(struct xiw_mr *mr)
 
 void xiw_mem_retire(struct xiw_mr *mr)
 {
-	xa_erase(&to_xiw_device(mr->ibmr.device)->stags, mr->stag >> XIW_STAG_KEY_BITS);
+	struct xiw_device *dev = to_xiw_device(mr->ibmr.device);
+
+	xa_erase(&dev->stags, mr->stag >> XIW_STAG_KEY_BITS);
+	smp_mb__before_atomic();	/* pairs with mem_find_again() */
+	atomic64_inc(&dev->stags_ended);
 	mem_drop(mr);
 	wait_for_completion(&mr->unused);
 	xiw_mem_free(mr);

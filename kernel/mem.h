@@ -155,8 +155,21 @@ enum xiw_mem_fault xiw_mr_get(struct xiw_mr **mr, struct xiw_accessor *by, u32 s
 
 void xiw_mr_put(struct xiw_mr *mr);
 
-/* Finds what an index stands for, or NULL. Judges nothing; softirqs are off until the drop. */
-struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag);
+/**
+ * struct xiw_found - what somebody has found under an STag, who looks for the same most of the time
+ * @mr: it may be gone, or NULL
+ * @ended: how many STags of the device had ended then: @mr is there if none has since
+ */
+struct xiw_found {
+	struct xiw_mr	*mr;
+	u64		ended;
+};
+
+/*
+ * Finds what an index stands for, or NULL; at once if it is what was @found before, unless that is
+ * NULL. Judges nothing; softirqs are off until the drop.
+ */
+struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag, struct xiw_found *found);
 void xiw_mr_drop(struct xiw_mr *mr);
 
 /* Whether all octets are inside: XIW_MEM_OK, XIW_MEM_BAD_WRAP or XIW_MEM_BAD_BOUNDS. */

@@ -278,7 +278,7 @@ void xiw_odp_put(struct xiw_odp *odp)
 static struct xiw_odp *odp_advised(struct ib_pd *pd, const struct ib_sge *sge, bool write,
 				   u64 *place)
 {
-	struct xiw_mr *mr = xiw_mr_hold(pd->device, sge->lkey);
+	struct xiw_mr *mr = xiw_mr_hold(pd->device, sge->lkey, NULL);
 	struct xiw_odp *odp;
 
 	if (!mr)

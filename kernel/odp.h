@@ -14,6 +14,7 @@ struct xiw_qp;
  * struct xiw_accessor - one direction of a queue pair, as memory sees it: who accesses
  * @ibqp: the queue pair
  * @resume: has the direction try again; any context
+ * @found: the last region; guarded by the socket lock
  * @work: fetches the pages that the last access missed
  * @fetching: @work is under way, and all below is its; else the socket lock guards it
  * @failed: it could not have them
@@ -26,6 +27,7 @@ struct xiw_qp;
 struct xiw_accessor {
 	struct ib_qp		*ibqp;
 	void			(*resume)(struct xiw_qp *qp);
+	struct xiw_found	found;
 	struct work_struct	work;
 	bool			fetching;
 	bool			failed;

@@ -346,7 +346,14 @@ void write_deregistered(const std::string &address)
 
 		rkey = gone.mr()->rkey;
 		at = gone.address();
+		setting.a.write(setting.local.sge(0, 16), at, rkey);
+		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 0);
+		setting.a.read(setting.local.sge(0, 16), at, rkey);
+		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 0);
 	}
+	/* Many more go, so that the kernel frees what it has kept. */
+	for (int i = 0; i < 200; i++)
+		Buffer(setting.b.pd(), 4096);
 	expect_write_fails(setting, at, rkey);
 }
 
