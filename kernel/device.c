@@ -268,8 +268,30 @@ static void device_get_fw_str(struct ib_device *ibdev, char *str)
  * Settings: /sys/class/infiniband/NAME/xiw/
  */
 
-/* A setting is 0 or 1 and holds for connections that are made from then on. */
-static ssize_t device_store_setting(const char *buf, size_t count, bool *setting)
+/**
+ * struct device_setting - is 0 or 1, and holds for connections that are made from then on
+ * @attr: its file
+ * @offset: of its bool in struct xiw_device
+ */
+struct device_setting {
+	struct device_attribute	attr;
+	size_t			offset;
+};
+
+static bool *setting_of(struct device *device, struct device_attribute *attr)
+{
+	struct xiw_device *dev = rdma_device_to_drv_device(device, struct xiw_device, ibdev);
+
+	return (void *)dev + container_of(attr, struct device_setting, attr)->offset;
+}
+
+static ssize_t setting_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", READ_ONCE(*setting_of(device, attr)));
+}
+
+static ssize_t setting_store(struct device *device, struct device_attribute *attr, const char *buf,
+			     size_t count)
 {
 	u8 value;
 	int ret;
@@ -277,55 +299,22 @@ static ssize_t device_store_setting(const char *buf, size_t count, bool *setting
 	ret = kstrtou8(buf, 10, &value);
 	if (ret || value > 1)
 		return ret ?: -EINVAL;
-	WRITE_ONCE(*setting, value);
+	WRITE_ONCE(*setting_of(device, attr), value);
 	return count;
 }
 
-static struct xiw_device *device_of_attr(struct device *device)
-{
-	return rdma_device_to_drv_device(device, struct xiw_device, ibdev);
-}
-
-static ssize_t crc_show(struct device *device, struct device_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(device_of_attr(device)->crc));
-}
-
-static ssize_t crc_store(struct device *device, struct device_attribute *attr, const char *buf,
-			 size_t count)
-{
-	return device_store_setting(buf, count, &device_of_attr(device)->crc);
-}
-static DEVICE_ATTR_RW(crc);
-
-static ssize_t responder_hold_show(struct device *device, struct device_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(device_of_attr(device)->responder_hold));
-}
-
-static ssize_t responder_hold_store(struct device *device, struct device_attribute *attr,
-				    const char *buf, size_t count)
-{
-	return device_store_setting(buf, count, &device_of_attr(device)->responder_hold);
-}
-static DEVICE_ATTR_RW(responder_hold);
-
-static ssize_t loopback_show(struct device *device, struct device_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(device_of_attr(device)->loopback));
-}
-
-static ssize_t loopback_store(struct device *device, struct device_attribute *attr,
-			      const char *buf, size_t count)
-{
-	return device_store_setting(buf, count, &device_of_attr(device)->loopback);
-}
-static DEVICE_ATTR_RW(loopback);
+static struct device_setting device_settings[] = {
+	{ __ATTR(crc, 0644, setting_show, setting_store), offsetof(struct xiw_device, crc) },
+	{ __ATTR(responder_hold, 0644, setting_show, setting_store),
+	  offsetof(struct xiw_device, responder_hold) },
+	{ __ATTR(loopback, 0644, setting_show, setting_store),
+	  offsetof(struct xiw_device, loopback) },
+};
 
 static struct attribute *device_attrs[] = {
-	&dev_attr_crc.attr,
-	&dev_attr_responder_hold.attr,
-	&dev_attr_loopback.attr,
+	&device_settings[0].attr.attr,
+	&device_settings[1].attr.attr,
+	&device_settings[2].attr.attr,
 	NULL
 };
 
