@@ -31,11 +31,6 @@ static DEFINE_XARRAY_ALLOC1(eps);
  * Life
  */
 
-void xiw_ep_get(struct xiw_ep *ep)
-{
-	kref_get(&ep->ref);
-}
-
 static void ep_free(struct kref *ref)
 {
 	struct xiw_ep *ep = container_of(ref, struct xiw_ep, ref);
@@ -68,19 +63,18 @@ struct xiw_ep *xiw_ep_find(u32 id)
 
 struct xiw_ep *xiw_ep_any(struct xiw_device *dev)
 {
-	struct xiw_ep *ep, *found = NULL;
+	struct xiw_ep *ep;
 	unsigned long id;
 
 	xa_lock(&eps);
 	xa_for_each(&eps, id, ep) {
 		if (ep->dev == dev) {
-			found = ep;
 			xiw_ep_get(ep);
 			break;
 		}
 	}
 	xa_unlock(&eps);
-	return found;
+	return ep;	/* NULL after the last */
 }
 
 void xiw_ep_wake(struct xiw_ep *ep, unsigned int event)
@@ -336,13 +330,10 @@ void xiw_ep_kill(struct xiw_ep *ep)
  * The handshake
  */
 
-int xiw_ep_dial(struct xiw_ep *ep)
+static int ep_dial(struct xiw_ep *ep, bool new_port)
 {
-	bool again = ep->ours.revision == MPA_REV_1;
 	struct socket *sock;
 	int ret;
-
-	lockdep_assert_held(&ep->lock);
 
 	sock = xiw_sock_open(read_pnet(&ep->dev->net), ep->cm_id,
 			     ep->cm_id->m_remote_addr.ss_family);
@@ -350,11 +341,21 @@ int xiw_ep_dial(struct xiw_ep *ep)
 		return PTR_ERR(sock);
 	ep->frame_len = 0;
 	ep_adopt(ep, sock);
-	/* The peer's TCP may still know the ports of a connection that it has closed. */
-	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, again);
+	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, new_port);
 	if (ret)
 		ep_drop_socket(ep, true);
 	return ret;
+}
+
+/* Either TCP may still know the ports of a connection that is over: ours, or the peer's. */
+int xiw_ep_dial(struct xiw_ep *ep)
+{
+	int ret;
+
+	lockdep_assert_held(&ep->lock);
+
+	ret = ep_dial(ep, ep->ours.revision == MPA_REV_1);
+	return ret == -EADDRNOTAVAIL ? ep_dial(ep, true) : ret;
 }
 
 /* TCP is connected: send the Request. */

@@ -146,7 +146,11 @@ struct xiw_ep *xiw_ep_find(u32 id);
 /* Returns any endpoint of @dev with a reference, or NULL. */
 struct xiw_ep *xiw_ep_any(struct xiw_device *dev);
 
-void xiw_ep_get(struct xiw_ep *ep);
+static inline void xiw_ep_get(struct xiw_ep *ep)
+{
+	kref_get(&ep->ref);
+}
+
 void xiw_ep_put(struct xiw_ep *ep);
 
 /**

@@ -197,6 +197,7 @@ int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 	struct sockaddr_storage from = *local, to = *remote;
 	int ret;
 
+	inet_set_bit(BIND_ADDRESS_NO_PORT, sock->sk);	/* connecting finds a free one */
 	if (new_port)
 		sock_clear_port(&from);
 	ret = kernel_bind(sock, (struct sockaddr_unsized *)&from, sock_addr_len(&from));

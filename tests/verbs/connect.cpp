@@ -3,6 +3,8 @@
 #include "cases.hpp"
 #include "rdma.hpp"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,6 +76,44 @@ void one_after_the_other(const std::string &address)
 	require(pair.b().state() == IBV_QPS_ERR, "its queue pair stays in error");
 }
 
+/* A plain connection to @to, from a port that others may use, too. Return: its end here. */
+int connect_tcp(const sockaddr *to, sockaddr_storage &from)
+{
+	socklen_t length = to->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+	int fd = socket(to->sa_family, SOCK_STREAM, 0);
+	int yes = 1;
+
+	require(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) &&
+			!bind(fd, reinterpret_cast<sockaddr *>(&from), length) &&
+			!connect(fd, to, length) &&
+			!getsockname(fd, reinterpret_cast<sockaddr *>(&from), &length),
+		"a TCP connection");
+	return fd;
+}
+
+/* The connection manager does not know which ports TCP has, or still remembers. */
+void from_a_port_in_use(const std::string &address)
+{
+	Listener listener(address);
+	sockaddr_storage from = parse_address(address, 0);
+	int fd = connect_tcp(listener.address(), from);
+	EventChannel channel = create_event_channel();
+	End a(resolve(channel.get(), listener.address(), reinterpret_cast<sockaddr *>(&from)),
+	      QpOptions());
+	rdma_conn_param parameters = connection_parameters();
+
+	if (rdma_connect(a.id(), &parameters))
+		fail("rdma_connect", errno);
+
+	End b(listener.next_request(), QpOptions());
+
+	if (rdma_accept(b.id(), &parameters))
+		fail("rdma_accept", errno);
+	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	expect_event(listener.channel(), RDMA_CM_EVENT_ESTABLISHED);
+	close(fd);
+}
+
 /* Another user's process. Return: errno of its call for the queue pair of this number. */
 int call_as_nobody(const Listener &listener, std::uint32_t qp_num)
 {
@@ -115,6 +155,7 @@ void of_another_user(const std::string &address)
 const cases::Case all[] = {
 	{ "calls at once are requested and answered in their order", many_times },
 	{ "each end of a connection may disconnect", one_after_the_other },
+	{ "a caller whose port TCP has connected there calls from another", from_a_port_in_use },
 	{ "no user connects the queue pair of another", of_another_user },
 };
 

@@ -344,11 +344,12 @@ Id Listener::next_request(int timeout_ms)
 	return Id(expect_event(channel_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, timeout_ms).id);
 }
 
-Id resolve(rdma_event_channel *channel, const sockaddr *to)
+Id resolve(rdma_event_channel *channel, const sockaddr *to, const sockaddr *from)
 {
 	Id id = create_id(channel);
 
-	if (rdma_resolve_addr(id.get(), nullptr, const_cast<sockaddr *>(to), 5000))
+	if (rdma_resolve_addr(id.get(), const_cast<sockaddr *>(from), const_cast<sockaddr *>(to),
+			      5000))
 		fail("rdma_resolve_addr", errno);
 	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	if (rdma_resolve_route(id.get(), 5000))

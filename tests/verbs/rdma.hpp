@@ -206,7 +206,7 @@ private:
 };
 
 /* An id on its way to a peer: address and route are resolved. */
-Id resolve(rdma_event_channel *channel, const sockaddr *to);
+Id resolve(rdma_event_channel *channel, const sockaddr *to, const sockaddr *from = nullptr);
 Id resolve(rdma_event_channel *channel, const std::string &address, std::uint16_t port);
 
 rdma_conn_param connection_parameters(std::span<const std::uint8_t> private_data = {});
