@@ -206,7 +206,7 @@ struct xiw_framing {
  * @msn: next message number of each untagged queue
  * @mulpdu: longest ULPDU now
  * @full_fpdu: octets of an FPDU that fills a segment; 0 if none can
- * @phase: octets staged since the last segment boundary that we know
+ * @phase: octets of the segment that is being filled
  * @framing: how FPDUs are made
  * @hold: responder: nothing may be sent before the first FPDU came (RFC 5044 section 7.1.2)
  * @responses: the responses' turn

@@ -19,6 +19,23 @@
 
 static_assert(sizeof(struct xiw_headers) + 3 + MPA_CRC_LEN < XIW_STAGE_MIN);
 
+/* What TCP has taken last, if it may still be appended to. */
+static struct sk_buff *segment_tail(const struct sock *sk)
+{
+	struct sk_buff *tail = tcp_send_head(sk) ? tcp_write_queue_tail(sk) : NULL;
+
+	return tail && !TCP_SKB_CB(tail)->eor ? tail : NULL;
+}
+
+/* Octets of the segment in which TCP will go on; all of it if FPDUs cannot fill the rest. */
+static u32 segment_begun(const struct sock *sk, u32 full)
+{
+	const struct sk_buff *tail = segment_tail(sk);
+	u32 begun = tail && full ? tail->len % full : 0;
+
+	return begun % 4 ? full : begun;
+}
+
 void xiw_segment_measure(struct xiw_tx *tx, const struct sock *sk)
 {
 	u32 emss = READ_ONCE(tcp_sk(sk)->mss_cache);
@@ -28,6 +45,7 @@ void xiw_segment_measure(struct xiw_tx *tx, const struct sock *sk)
 		overhead += DIV_ROUND_UP(emss, MPA_MARKER_SPACING) * sizeof(struct xiw_mpa_marker);
 	tx->mulpdu = clamp((emss & ~3) - overhead, MPA_MIN_MULPDU, MPA_MAX_ULPDU);
 	tx->full_fpdu = xiw_fpdu_len(tx->mulpdu) == emss && emss <= SEGMENT_KEEP_WHOLE ? emss : 0;
+	tx->phase = segment_begun(sk, tx->full_fpdu);
 }
 
 static u32 segment_markers_max(const struct xiw_framing *framing, u32 len)
@@ -36,25 +54,59 @@ static u32 segment_markers_max(const struct xiw_framing *framing, u32 len)
 }
 
 /*
- * An FPDU shall lie in one segment (RFC 5044 section 5.1): one that fills a segment begins where a
- * segment begins, so that GSO cuts between FPDUs; short ones share segments, but are not cut. What
- * is before it is sent first then, and TCP is kept from appending to that. (The kernel's siw writes
- * past its buffer when a Read Request comes in two pieces.)
+ * An FPDU shall lie in one segment of TCP (RFC 5044 section 5.1), and TCP is fast if it gets many
+ * segments at a time, which it cuts where each is full. So FPDUs fill segments: one that is too
+ * long for what is left of a segment takes as much of its message as fits there, and the message
+ * goes on in the next. A segment that nothing can fill is closed as MSG_EOR would: what was staged
+ * is sent first, and TCP is kept from appending to it. (The kernel's siw writes past its buffer
+ * when a Read Request comes in two pieces.)
  */
-static bool segment_must_align(struct xiw_run *run, u32 fpdu_len)
+
+/* Return: false if what was staged must go first. */
+static bool segment_close(struct xiw_run *run)
 {
 	struct xiw_tx *tx = &run->qp->tx;
-	struct sk_buff *tail;
+	struct sk_buff *tail = segment_tail(run->sk);
 
-	if (!tx->full_fpdu || tx->phase + fpdu_len <= tx->full_fpdu)
-		return false;
 	if (tx->batch.num)
-		return true;
-	tx->phase = 0;
-	tail = tcp_send_head(run->sk) ? tcp_write_queue_tail(run->sk) : NULL;
+		return false;
 	if (tail)
 		TCP_SKB_CB(tail)->eor = 1;
-	return false;
+	tx->phase = 0;
+	return true;
+}
+
+/* Whether something will follow what is being staged, as far as one can see. */
+static bool segment_is_followed(const struct xiw_qp *qp)
+{
+	return xiw_ring_ready(&qp->sq) || qp->irq.used > 1;
+}
+
+/*
+ * Chooses @payload so that the FPDU lies in one segment, and that what it leaves of the segment can
+ * be filled: by what follows, or by the rest of this message. Return: false as segment_close().
+ */
+static bool segment_fill(struct xiw_run *run, u32 hdr_len, u32 *payload)
+{
+	struct xiw_tx *tx = &run->qp->tx;
+	u32 bare = sizeof(struct xiw_fpdu_head) + hdr_len + MPA_CRC_LEN;
+	u32 least = bare + 4;	/* with payload, and no pad */
+	u32 len = xiw_fpdu_len(hdr_len + *payload);
+	u32 room = tx->full_fpdu - tx->phase;
+
+	if (!tx->full_fpdu)
+		return true;
+	if (len > room && (!*payload || room < least)) {
+		if (!segment_close(run))
+			return false;
+		room = tx->full_fpdu;
+	}
+	if (len > room)
+		*payload = room - bare;
+	else if (len < room && room - len < least && room > bare + least &&
+		 segment_is_followed(run->qp))
+		*payload = room - least - bare;
+	return true;
 }
 
 /* To a peer on this host: only the headers are written, and the payload stays where it is. */
@@ -92,14 +144,15 @@ static int segment_loop_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 int xiw_segment_begin(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 hdr_len, u32 *payload)
 {
 	struct xiw_tx *tx = &run->qp->tx;
-	u32 ulpdu_len = min(hdr_len + *payload, (u32)tx->mulpdu);
-	u32 want = xiw_fpdu_len(ulpdu_len);
-	u32 room;
+	u32 ulpdu_len, want, room;
 
 	if (run->qp->loop)
 		return segment_loop_begin(run, fpdu, payload);
-	if (segment_must_align(run, want) || tx->batch.num == XIW_TX_PIECES)
+	*payload = min(*payload, tx->mulpdu - hdr_len);
+	if (tx->batch.num == XIW_TX_PIECES || !segment_fill(run, hdr_len, payload))
 		return TX_CUT;
+	ulpdu_len = hdr_len + *payload;
+	want = xiw_fpdu_len(ulpdu_len);
 	want += segment_markers_max(&tx->framing, want);
 	room = want;
 	fpdu->start = xiw_stage_room(&run->stage, min_t(u32, want, SEGMENT_KEEP_WHOLE), &room);
@@ -127,8 +180,9 @@ int xiw_segment_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 	xiw_fpdu_finish(&run->stage, &tx->batch, fpdu, &tx->framing);
 	len = fpdu->at - fpdu->start;
 	run->staged += len;
-	if (len != tx->full_fpdu)
-		tx->phase += len;
+	tx->phase += len;
+	if (tx->phase == tx->full_fpdu)
+		tx->phase = 0;
 	xiw_qp_count(qp, XIW_STAT_TX_FPDUS, 1);
 	return TX_STAGED;
 }
@@ -137,9 +191,10 @@ int xiw_segment_message(struct xiw_run *run, u8 opcode, const void *body, u32 le
 {
 	u32 *msn = &run->qp->tx.msn[xiw_rdmap_ops[opcode].qn];
 	struct xiw_fpdu fpdu;
+	u32 payload = 0;
 	int ret;
 
-	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged), &len);
+	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged) + len, &payload);
 	if (ret != TX_STAGED)
 		return ret;
 	xiw_fpdu_put_untagged(&fpdu, opcode, true, 0, *msn, 0);

@@ -38,9 +38,9 @@ struct xiw_run {
 /* segment.c APIs; the lock of the queue pair is held */
 
 /*
- * Adapts to what the path carries now: MULPDU = EMSS - (6 + EMSS mod 4), RFC 5044 section 4.5,
- * less 4 * ceil(EMSS / 512) with markers. Such an FPDU fills a segment unless EMSS is no multiple
- * of 4, or it has markers, whose number changes.
+ * Adapts to what the path carries now, before a batch is begun: MULPDU = EMSS - (6 + EMSS mod 4),
+ * RFC 5044 section 4.5, less 4 * ceil(EMSS / 512) with markers. Such an FPDU fills a segment unless
+ * EMSS is no multiple of 4, or it has markers, whose number changes.
  */
 void xiw_segment_measure(struct xiw_tx *tx, const struct sock *sk);
 
@@ -49,7 +49,7 @@ void xiw_segment_measure(struct xiw_tx *tx, const struct sock *sk);
  * @run: this run
  * @fpdu: result
  * @hdr_len: octets of DDP and RDMAP headers
- * @payload: in: octets left of the message; out: octets for this segment
+ * @payload: in: octets left of the message; out: octets for this segment. 0 cannot be cut
  *
  * Return: TX_STAGED; TX_NOTHING if the peer on this host has ended; TX_CUT; or -ENOMEM.
  */

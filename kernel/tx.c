@@ -422,11 +422,13 @@ static int tx_stage_next(struct xiw_run *run)
 	return tx->responses ? tx_stage_request(run) : tx_stage_response(run);
 }
 
-/* Whether it is time to push, or to make way. */
+/* Whether it is time to push, if it can be with full segments only, or to make way. */
 static bool tx_full(const struct xiw_run *run)
 {
+	const struct xiw_tx *tx = &run->qp->tx;
+
 	return run->qp->loop ? run->staged >= TX_LOOP_BUDGET :
-	       run->qp->tx.batch.len >= TX_BATCH_BYTES;
+	       tx->batch.len >= TX_BATCH_BYTES + (tx->phase ? tx->full_fpdu : 0);
 }
 
 /* Fills the batch. Return: 0 if there is no more work now, 1 if there may be, or -ENOMEM. */
@@ -435,8 +437,7 @@ static int tx_fill(struct xiw_run *run)
 	struct xiw_qp *qp = run->qp;
 	int ret = TX_STAGED;
 
-	if (!tcp_send_head(run->sk))
-		qp->tx.phase = 0;
+	xiw_segment_measure(&qp->tx, run->sk);
 	while (ret == TX_STAGED && !tx_full(run) && xiw_qp_open(qp))
 		ret = tx_stage_next(run);
 	return ret < 0 ? ret : ret != TX_NOTHING && xiw_qp_open(qp);
@@ -504,7 +505,6 @@ static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 		return false;
 	tx->running = true;
 	clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
-	xiw_segment_measure(tx, sk);
 	xiw_stage_begin(&run.stage);
 	xiw_ring_watch(&qp->sq);
 	do {

@@ -4,7 +4,7 @@
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
-need rping tcpdump tshark
+need ib_read_bw ib_send_bw ib_write_bw rping tcpdump tshark
 
 pcap=$scratch/capture.pcap
 
@@ -71,18 +71,43 @@ octets_of_streams() {
 		awk '{ sum += $1; if (NF > 1) sum -= 20 + $2 } END { print sum }'
 }
 
-# A full FPDU fills a segment of 1448 octets, and begins with its length, 1442. Without GSO the
-# capture has the segments as they are.
+# Lines of payload in hex: how many there are, and how many of them are whole FPDUs from end to end.
+count_whole() {
+	awk '
+		function hex(digits, i, n) {
+			for (i = 1; i <= length(digits); i++)
+				n = n * 16 + index("0123456789abcdef", substr(digits, i, 1)) - 1
+			return n
+		}
+		{
+			all++
+			at = 1
+			while (at <= length($1))
+				at += 2 * (int((2 + hex(substr($1, at, 4)) + 3) / 4) * 4 + 4)
+			whole += at == length($1) + 1
+		}
+		END { print all + 0, whole + 0 }'
+}
+
+# fpdus_fill_segments COMMAND...: of the segments that are full, with 1448 octets, there are many, and
+# each has whole FPDUs. Without GSO the capture has the segments as they are.
 fpdus_fill_segments() {
-	local full aligned
+	local full whole
 	ip1 link set veth1 gso_max_segs 1
 	ip2 link set veth2 gso_max_segs 1
-	capture transfer 10.77.0.2
-	read -r full aligned < <(read_capture -Y 'tcp.len == 1448' -T fields -e tcp.payload 2>/dev/null |
-		awk '{ full++ } /^05a2/ { aligned++ } END { print full, aligned + 0 }')
-	say "$full full segments, $aligned of them begin with a full FPDU"
+	capture "$@"
+	read -r full whole < <(read_capture -Y 'tcp.len == 1448' -T fields -e tcp.payload 2>/dev/null |
+		count_whole)
+	say "$full full segments, $whole of whole FPDUs"
 	((full > 100))
-	expect_equal "$aligned" "$full" "segments that begin with an FPDU"
+	expect_equal "$whole" "$full" "segments of whole FPDUs"
+}
+
+# stream_of_short_messages PORT PROGRAM: messages of 600 octets, of which two do not fill a segment
+stream_of_short_messages() {
+	serve "$ns2" "$1" "$2" -R -F -p "$1" -s 600 -n 500
+	n1 "$2" -R -F -p "$1" -s 600 -n 500 10.77.0.2
+	served
 }
 
 # protect FROM TO SPI: what goes from FROM to TO goes inside of IPsec.
@@ -107,10 +132,15 @@ inside_of_ipsec() {
 	! grep -E '^ +0\(bytes\)' "$scratch/states"
 }
 
-plan 4
+plan 7
 setup make_path veth-1500
 stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded transfer 10.77.0.2
 stage "every FPDU of rping is decoded, every CRC is good, IPv6" all_decoded rping_verifies fd77::2
-stage "MPA-31 full FPDUs begin where segments begin"	fpdus_fill_segments
+stage "MPA-31 FPDUs fill segments: 200000 octets"	fpdus_fill_segments transfer 10.77.0.2
+port=7810
+for program in ib_write_bw ib_send_bw ib_read_bw; do
+	stage "MPA-31 FPDUs fill segments: $program of 600 octets" \
+		fpdus_fill_segments stream_of_short_messages $((port++)) $program
+done
 stage "SEC-26 a stream runs inside of IPsec"		inside_of_ipsec
 finish

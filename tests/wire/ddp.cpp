@@ -3,6 +3,7 @@
 #include "stream.hpp"
 
 #include <algorithm>
+#include <array>
 #include <format>
 
 using namespace rdma;
@@ -365,6 +366,7 @@ void silence_after_an_error(const std::string &address, Role role)
 struct Message {
 	Octets data;
 	std::vector<std::size_t> payloads;
+	std::vector<std::size_t> fpdus; /* whole, with length, pad and CRC */
 };
 
 Message hear_message(Stream &stream, bool is_tagged, std::uint32_t stag_or_msn, std::uint64_t start)
@@ -391,6 +393,7 @@ Message hear_message(Stream &stream, bool is_tagged, std::uint32_t stag_or_msn, 
 				"QN and MSN stay, MO goes on");
 		message.data = message.data + payload;
 		message.payloads.push_back(payload.size());
+		message.fpdus.push_back(heard.octets.size());
 	}
 	return message;
 }
@@ -432,6 +435,59 @@ void segments_of_the_sender(const std::string &address, Role role)
 	for (std::uint32_t mulpdu : { 1460 - 6, 1448 - 6 })
 		for (std::uint32_t size : { mulpdu - 19, mulpdu - 18, mulpdu - 17 })
 			check(size);
+}
+
+/* Whether these FPDUs, one behind the other, end wherever a segment of this size does. */
+bool fill_segments(const std::vector<std::size_t> &fpdus, std::size_t segment)
+{
+	std::size_t at = 0;
+
+	for (std::size_t len : fpdus) {
+		if (at % segment + len > segment)
+			return false;
+		at += len;
+	}
+	return true;
+}
+
+/* What one call posts goes out in full segments, for which messages are cut where that helps. */
+void messages_posted_together(const std::string &address, Role role)
+{
+	constexpr std::array<std::uint32_t, 8> sizes = { 512, 64, 1000, 1424, 37, 2000, 512, 4096 };
+	constexpr std::size_t messages = 64;
+	constexpr std::uint64_t to = 0x7fffffff0;
+	Stream stream(address, role, { .segment_size = 1460 });
+
+	stream.memory().fill(8);
+	for (bool is_tagged : { false, true }) {
+		std::array<ibv_send_wr, messages> requests = {};
+		std::array<ibv_sge, messages> from;
+		std::vector<std::size_t> fpdus;
+
+		for (std::size_t i = 0; i < messages; i++) {
+			from[i] = stream.memory().sge(0, sizes[i % sizes.size()]);
+			requests[i].wr_id = i;
+			requests[i].next = i + 1 < messages ? &requests[i + 1] : nullptr;
+			requests[i].sg_list = &from[i];
+			requests[i].num_sge = 1;
+			requests[i].opcode = is_tagged ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
+			requests[i].send_flags = IBV_SEND_SIGNALED;
+			requests[i].wr.rdma = { .remote_addr = to, .rkey = 0x1234 };
+		}
+		require(!stream.end().post(requests[0]), "a list of requests is posted");
+		for (std::size_t i = 0; i < messages; i++) {
+			Message message = hear_message(
+				stream, is_tagged, is_tagged ? 0x1234 : i + 1, is_tagged ? to : 0);
+
+			require(message.data == octets_of(8, from[i].length), "each is whole");
+			require(std::ranges::min(message.payloads) > 0, "no segment is empty");
+			fpdus.insert(fpdus.end(), message.fpdus.begin(), message.fpdus.end());
+			expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, i);
+		}
+		/* With time stamps, or without. */
+		require(fill_segments(fpdus, 1448) || fill_segments(fpdus, 1460),
+			"no FPDU lies across the end of a segment that is full");
+	}
 }
 
 /* An offset is one of 64 bits, whatever its lower half does. */
@@ -498,6 +554,8 @@ const cases::Case all[] = {
 	{ "DDP-20 after an error nothing is placed, and one Terminate sent",
 	  in_both_roles<silence_after_an_error> },
 	{ "DDP-21 segments of the device fit together", in_both_roles<segments_of_the_sender> },
+	{ "DDP-21 messages posted together are whole, and fill segments",
+	  in_both_roles<messages_posted_together> },
 	{ "DDP-22 tagged offsets have 64 bits", in_both_roles<offsets_of_64_bits> },
 };
 
