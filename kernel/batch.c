@@ -8,6 +8,7 @@
 #include <net/tcp.h>
 
 #include "batch.h"
+#include "grant.h"
 
 /*
  * FPDUs are staged in chunks of pages, each FPDU in one piece, and the pages are
@@ -50,6 +51,9 @@ static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 #define RING_CHUNKS	(SZ_2M / CHUNK_SIZE)
 #define RING_CUT_MS	1000
 
+/* Segments of one push that are charged before, in threads of the kernel. */
+#define BATCH_SEGMENTS	((size_t)48)
+
 static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
 
 static void rings_cut_to_one(struct work_struct *work);
@@ -89,7 +93,7 @@ static bool chunk_reusable(const struct xiw_chunk *chunk)
 }
 
 /*
- * The rings. Who has taken one from its place owns it, so places are taken and given with atomic
+ * The rings. Taking one from its place is owning it, so places are taken and given with atomic
  * exchanges, and any CPU may do so.
  */
 
@@ -248,10 +252,15 @@ static void batch_advance(struct xiw_batch *batch, size_t taken)
 int xiw_batch_push(struct xiw_batch *batch, struct sock *sk)
 {
 	struct msghdr msg;
+	size_t segments;
 	int ret;
 
 	lockdep_assert(lockdep_sock_is_held(sk));
 
+	/* The peer chooses how long a segment is: no more of them than there are at usual MTUs. */
+	segments = min(batch->len / tcp_sk(sk)->mss_cache, BATCH_SEGMENTS);
+	if (sk_stream_memory_free(sk))
+		xiw_grant(sk, batch->len + (segments + 2) * XIW_GRANT_SKB, SK_MEM_SEND);
 	while (batch->len) {
 		msg = (struct msghdr){
 			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES |

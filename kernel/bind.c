@@ -196,7 +196,7 @@ int xiw_mw_dealloc(struct ib_mw *ibmw)
 
 	spin_lock_bh(&mw->lock);
 	bind_unbind(mw);
-	atomic_set(&mw->windows, XIW_MR_CLOSED);	/* who has found it binds it no more */
+	atomic_set(&mw->windows, XIW_MR_CLOSED);	/* nobody binds it any more */
 	spin_unlock_bh(&mw->lock);
 	xiw_mem_retire(mw);
 	return 0;
@@ -233,7 +233,7 @@ enum xiw_mem_fault xiw_mr_invalidate(const struct ib_qp *ibqp, u32 stag, bool re
 		fault = bind_judge_invalidate(mr, ibqp, stag, remote);
 		if (!fault && mr->window)
 			bind_unbind(mr);
-		else if (!fault)
+		else if (!fault && mr->valid)	/* else whoever ended it has waited */
 			xiw_mem_disable(mr);
 		spin_unlock_bh(&mr->lock);
 	}

@@ -1,19 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* cm.c - what the iWARP connection manager asks for */
 
+#include <linux/nsproxy.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 #include <net/sock.h>
+#include <rdma/rdma_cm.h>
 
 #include "cm.h"
 #include "device.h"
 #include "ep.h"
+#include "pause.h"
 #include "qp.h"
 #include "rx.h"
 #include "sock.h"
 #include "tx.h"
 #include "worker.h"
 
-struct workqueue_struct *xiw_cm_wq;
+/*
+ * The iw_cm has one consumer, the rdma_cm, and the context of its ids is a struct rdma_cm_id. That
+ * is taken for granted nowhere: it has to say the same of the device and of the address, and if it
+ * is something else altogether, reading it does not fault.
+ */
+static bool cm_ask_rdma_cm(const struct iw_cm_id *cm_id, struct net **net)
+{
+	const struct rdma_cm_id *id = cm_id->context;
+	struct sockaddr_storage addr;
+	struct ib_device *device;
+
+	return !get_kernel_nofault(device, &id->device) && device == cm_id->device &&
+	       !copy_from_kernel_nofault(&addr, &id->route.addr.src_addr, sizeof(addr)) &&
+	       !memcmp(&addr, &cm_id->local_addr,
+		       rdma_addr_size((struct sockaddr *)&cm_id->local_addr)) &&
+	       !get_kernel_nofault(*net, &id->route.addr.dev_addr.net);
+}
+
+bool xiw_cm_concerns(const struct iw_cm_id *cm_id, const struct xiw_device *dev)
+{
+	struct net *net;
+
+	if (!cm_ask_rdma_cm(cm_id, &net))
+		net = current->nsproxy->net_ns;
+	return net_eq(net, read_pnet(&dev->net));
+}
 
 /* The iw_cm_id names a queue pair by number. Return: with a reference, or NULL. */
 static struct xiw_qp *cm_find_qp(struct iw_cm_id *cm_id, u32 qpn)
@@ -28,7 +57,7 @@ static int cm_copy_pdata(struct xiw_ep *ep, struct xiw_mpa *mpa, const void *pda
 	if (len > MPA_MAX_PRIVATE_DATA - sizeof(struct xiw_mpa_enhanced))
 		return -EINVAL;
 	if (len) {
-		ep->pd = kmemdup(pdata, len, GFP_KERNEL);
+		ep->pd = kmemdup(pdata, len, GFP_KERNEL_ACCOUNT);
 		if (!ep->pd)
 			return -ENOMEM;
 	}
@@ -72,7 +101,9 @@ static int cm_dial(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_conn_
  * MPA revision 2 in the peer-to-peer model, and revision 1 if the peer does not know it
  * (RFC 6581). The outcome is told by a CONNECT_REPLY event.
  *
- * Return: 0; -EINVAL if there is no such queue pair or it is in use; -ENOMEM; or what TCP says.
+ * Return: 0; -EINVAL if there is no such queue pair or it is in use; -ENETUNREACH if the device is
+ * in another network namespace than the caller, who may have been brought here by a netdev of the
+ * same index; -ENOMEM; or what TCP says.
  */
 int xiw_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
@@ -81,10 +112,12 @@ int xiw_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	struct xiw_ep *ep;
 	int ret;
 
+	if (!xiw_cm_concerns(cm_id, dev))
+		return -ENETUNREACH;
 	qp = cm_find_qp(cm_id, param->qpn);
 	if (!qp)
 		return -EINVAL;
-	ep = xiw_ep_create(dev, XIW_EP_CONNECTING);
+	ep = xiw_ep_create(dev, XIW_EP_CONNECTING, qp->lane);
 	if (!ep) {
 		xiw_qp_put(qp);
 		return -ENOMEM;
@@ -93,7 +126,7 @@ int xiw_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	ret = cm_dial(ep, cm_id, param, qp);
 	if (ret)
 		xiw_ep_finish(ep, ret, XIW_OK);
-	mutex_unlock(&ep->lock);
+	xiw_ep_unlock(ep);
 	xiw_ep_put(ep);
 	xiw_qp_put(qp);
 	return ret;
@@ -123,7 +156,8 @@ static int cm_start_stream(struct xiw_ep *ep, const struct xiw_mpa *reply)
 		ret = cm_send_reply(ep, reply);
 	if (!ret)
 		more = xiw_tx_run(ep->qp, ep->sk, XIW_TX_BUDGET_INLINE);
-	release_sock(ep->sk);
+	xiw_sock_unlock(ep->sk);
+	xiw_qp_unlocked(ep->qp);
 	if (more)
 		xiw_worker_queue(ep->qp);
 	return ret;
@@ -146,14 +180,14 @@ static int cm_answer(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_con
 		reply.reject = true;
 		lock_sock(ep->sk);
 		cm_send_reply(ep, &reply);
-		release_sock(ep->sk);
+		xiw_sock_unlock(ep->sk);
 		return ret;
 	}
 	ret = xiw_qp_claim(qp, ep);
 	if (ret)
 		return ret;
 	xiw_ep_bind(ep, cm_id, qp);
-	ret = cm_start_stream(ep, &reply);
+	ret = xiw_sock_charge(ep->sk, qp->payer) ? cm_start_stream(ep, &reply) : -ENOMEM;
 	if (!ret)
 		xiw_ep_accepted(ep);
 	return ret;
@@ -172,20 +206,21 @@ static int cm_answer(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_con
  */
 int xiw_cm_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
-	struct xiw_ep *ep = xiw_ep_find((uintptr_t)cm_id->provider_data);
+	struct xiw_ep *ep = xiw_ep_find(cm_id);
 	struct xiw_qp *qp;
 	int ret = -ECONNRESET;
 
 	if (!ep)
 		return ret;
 	qp = cm_find_qp(cm_id, param->qpn);
+	xiw_pause("cm_accept");
 	mutex_lock(&ep->lock);
 	if (ep->state == XIW_EP_ASKED) {
 		ret = qp ? cm_answer(ep, cm_id, param, qp) : -EINVAL;
 		if (ret)
 			xiw_ep_finish(ep, ret, XIW_OK);
 	}
-	mutex_unlock(&ep->lock);
+	xiw_ep_unlock(ep);
 	if (qp)
 		xiw_qp_put(qp);
 	xiw_ep_put(ep);
@@ -202,7 +237,7 @@ int xiw_cm_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
  */
 int xiw_cm_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pdata_len)
 {
-	struct xiw_ep *ep = xiw_ep_find((uintptr_t)cm_id->provider_data);
+	struct xiw_ep *ep = xiw_ep_find(cm_id);
 	struct xiw_mpa_terms terms;
 	struct xiw_mpa reply;
 
@@ -217,10 +252,10 @@ int xiw_cm_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pdata_len)
 		reply.pd_len = pdata_len;
 		lock_sock(ep->sk);
 		cm_send_reply(ep, &reply);
-		release_sock(ep->sk);
+		xiw_sock_unlock(ep->sk);
 		xiw_ep_finish(ep, -ECONNREFUSED, XIW_OK);
 	}
-	mutex_unlock(&ep->lock);
+	xiw_ep_unlock(ep);
 	xiw_ep_put(ep);
 	return 0;
 }
@@ -233,20 +268,5 @@ void xiw_cm_drain(struct xiw_device *dev)
 		xiw_ep_kill(ep);
 		xiw_ep_put(ep);
 	}
-	flush_workqueue(xiw_cm_wq);
-}
-
-int xiw_cm_init(void)
-{
-	/*
-	 * Ordered: a consumer that opens several connections at once sees them established, and
-	 * its peer sees them requested, in the order in which it asked. Programs count on that.
-	 */
-	xiw_cm_wq = alloc_ordered_workqueue("xiw_cm", WQ_MEM_RECLAIM);
-	return xiw_cm_wq ? 0 : -ENOMEM;
-}
-
-void xiw_cm_exit(void)
-{
-	destroy_workqueue(xiw_cm_wq);
+	xiw_ep_await_all(dev);
 }

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* complete.c - completions of a queue pair's requests, in order, to the last flushed one */
 
+#include <linux/sched.h>
+
 #include "cq.h"
+#include "pause.h"
 #include "qp.h"
 #include "ring.h"
+#include "worker.h"
+
+/* Requests that are completed at a time: with interrupts off, and in one go of a softirq. */
+#define COMPLETE_PIECE	256
+#define COMPLETE_BURST	4096
 
 static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 {
@@ -29,36 +37,54 @@ static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 	}
 }
 
-/* Completes the request that was returned last. */
-static void complete_send(struct xiw_qp *qp, const struct xiw_send_wr *wr)
+/*
+ * Completes the request that was returned last. Behind the first that failed none is good, also if
+ * it was on its way by then, behind a Read that had no answer. One that failed by itself says why.
+ */
+static void complete_send(struct xiw_qp *qp, struct xiw_send_wr *wr)
 {
 	struct xiw_cqe cqe = {
 		.wr_id = wr->wr_id,
 		.qpn = qp->qpn,
 		.byte_len = wr->byte_len,
-		.vendor_err = wr->cause,
-		.status = wr->status,
 		.opcode = complete_wc_opcode(wr->opcode),
 		.sq_count = qp->sq.returned,
 	};
+
+	if (qp->sq_failed && wr->status == IB_WC_SUCCESS)
+		wr->status = IB_WC_WR_FLUSH_ERR;
+	qp->sq_failed = wr->status != IB_WC_SUCCESS;
+	cqe.status = wr->status;
+	cqe.vendor_err = wr->cause;
 
 	WRITE_ONCE(qp->last_read, cqe.opcode == XIW_WC_READ);
 	qp->last_cqe = READ_ONCE(xiw_qp_send_cq(qp)->produced);
 	if (wr->status == IB_WC_SUCCESS && !(wr->flags & XIW_SEND_SIGNALED))
 		return;
+	if (READ_ONCE(qp->dying))
+		return;
 	if (xiw_cq_push(xiw_qp_send_cq(qp), &cqe) && qp->attached)
 		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 }
 
-/* The slot is given back first: who sees the completion may count on posting again. */
+/*
+ * The slot is given back first: a process that sees the completion may count on posting again.
+ * Many requests may have waited for one Read; a worker goes on with those that are too many for a
+ * softirq.
+ */
 void xiw_qp_retire(struct xiw_qp *qp)
 {
+	unsigned int room = COMPLETE_BURST;
 	struct xiw_send_wr *wr;
 
 	while (qp->sq.returned != qp->sq.taken) {
 		wr = xiw_qp_wr(qp, qp->sq.returned);
 		if (!wr->done)
 			break;
+		if (!room--) {
+			xiw_worker_queue(qp);
+			break;
+		}
 		xiw_ring_return(&qp->sq, 1);
 		complete_send(qp, wr);
 	}
@@ -67,6 +93,8 @@ void xiw_qp_retire(struct xiw_qp *qp)
 void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe)
 {
 	cqe->qpn = qp->qpn;
+	if (READ_ONCE(qp->dying))
+		return;
 	if (xiw_cq_push(xiw_qp_recv_cq(qp), cqe) && qp->attached)
 		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 }
@@ -78,77 +106,115 @@ void xiw_qp_fire(struct xiw_qp *qp)
 		xiw_cq_fire(xiw_qp_recv_cq(qp));
 }
 
-/* Requests that were taken first, then those that the process or consumer has only posted. */
-static void complete_flush_sends(struct xiw_qp *qp)
+/*
+ * Flushing
+ */
+
+/* How far a flush goes: what was posted when it began. A later post rings a doorbell. */
+struct flush {
+	u32	sq_end;
+	u32	rq_end;
+};
+
+/* Whether qp->lock is enough to read the rings, and what is in them is to be flushed. */
+static bool complete_may_flush(const struct xiw_qp *qp)
 {
-	struct xiw_ring *sq = &qp->sq;
-	u32 ready = xiw_ring_unwatch(sq);
-	struct xiw_send_wr *wr;
-	u32 end;
-
-	if (ready == XIW_RING_BROKEN)
-		ready = 0;
-	for (end = sq->taken + ready; sq->returned != end;) {
-		wr = xiw_qp_wr(qp, sq->returned);
-		if (sq->returned == sq->taken) {
-			const struct xiw_send_slot *slot = xiw_ring_slot(sq, sq->taken++);
-
-			*wr = (struct xiw_send_wr){
-				.wr_id = READ_ONCE(slot->wr_id),
-				.opcode = READ_ONCE(slot->opcode),
-			};
-		}
-		if (!wr->done)
-			wr->status = IB_WC_WR_FLUSH_ERR;
-		xiw_ring_return(sq, 1);
-		complete_send(qp, wr);
-	}
+	lockdep_assert_held(&qp->lock);
+	return qp->state == XIW_QP_ERROR && !qp->attached && !qp->dying;
 }
 
-static void complete_flush_recvs(struct xiw_qp *qp)
+static u32 complete_posted(struct xiw_ring *ring)
+{
+	u32 ready = xiw_ring_unwatch(ring);
+
+	return ring->taken + (ready == XIW_RING_BROKEN ? 0 : ready);
+}
+
+/* The receive request under way goes first. */
+static void complete_begin_flush(struct xiw_qp *qp, struct flush *flush)
 {
 	struct xiw_cqe cqe = { .status = IB_WC_WR_FLUSH_ERR, .opcode = XIW_WC_RECV };
-	struct xiw_ring *rq = &qp->rq;
-	u32 ready;
 
+	flush->sq_end = complete_posted(&qp->sq);
 	if (qp->rx.recv_busy) {
 		qp->rx.recv_busy = false;
 		cqe.wr_id = qp->rx.recv->wr_id;
 		xiw_qp_complete_recv(qp, &cqe);
 	}
-	if (!rq->entries) {
-		xiw_srq_leave(xiw_qp_srq(qp), qp);
-		return;
-	}
-	ready = xiw_ring_unwatch(rq);
-	if (ready == XIW_RING_BROKEN)
-		return;
-	for (; ready; ready--) {
-		const struct xiw_recv_slot *slot = xiw_ring_slot(rq, rq->taken++);
-
-		cqe.wr_id = READ_ONCE(slot->wr_id);
-		xiw_ring_return(rq, 1);
-		xiw_qp_complete_recv(qp, &cqe);
-	}
+	if (qp->rq.entries)
+		flush->rq_end = complete_posted(&qp->rq);
 }
 
-/* What came to pass before goes first; the rest is flushed. */
-void xiw_qp_flush_locked(struct xiw_qp *qp)
+/* One that was taken completes as it would have, if it is done; others were only posted. */
+static void complete_flush_send(struct xiw_qp *qp)
 {
-	lockdep_assert_held(&qp->lock);
+	struct xiw_ring *sq = &qp->sq;
+	struct xiw_send_wr *wr = xiw_qp_wr(qp, sq->returned);
 
-	xiw_qp_retire(qp);
-	complete_flush_sends(qp);
-	complete_flush_recvs(qp);
+	if (sq->returned == sq->taken) {
+		const struct xiw_send_slot *slot = xiw_ring_slot(sq, sq->taken++);
+
+		*wr = (struct xiw_send_wr){
+			.wr_id = READ_ONCE(slot->wr_id),
+			.opcode = READ_ONCE(slot->opcode),
+		};
+	}
+	if (!wr->done)
+		wr->status = IB_WC_WR_FLUSH_ERR;
+	xiw_ring_return(sq, 1);
+	complete_send(qp, wr);
 }
 
+static void complete_flush_recv(struct xiw_qp *qp)
+{
+	struct xiw_cqe cqe = { .status = IB_WC_WR_FLUSH_ERR, .opcode = XIW_WC_RECV };
+	const struct xiw_recv_slot *slot = xiw_ring_slot(&qp->rq, qp->rq.taken++);
+
+	cqe.wr_id = READ_ONCE(slot->wr_id);
+	xiw_ring_return(&qp->rq, 1);
+	xiw_qp_complete_recv(qp, &cqe);
+}
+
+/* Others may have flushed a part meanwhile, or more. Return: whether there is more to do. */
+static bool complete_flush_piece(struct xiw_qp *qp, const struct flush *flush)
+{
+	unsigned int room = COMPLETE_PIECE;
+
+	for (; (s32)(flush->sq_end - qp->sq.returned) > 0; room--) {
+		if (!room)
+			return true;
+		complete_flush_send(qp);
+	}
+	for (; qp->rq.entries && (s32)(flush->rq_end - qp->rq.taken) > 0; room--) {
+		if (!room)
+			return true;
+		complete_flush_recv(qp);
+	}
+	return false;
+}
+
+/*
+ * In pieces, with the lock given back between them, for interrupts are off under it. Two who flush
+ * at a time take turns at the same rings, so the order is kept.
+ */
 void xiw_qp_flush(struct xiw_qp *qp)
 {
-	unsigned long flags;
+	struct flush flush;
+	bool more;
 
-	spin_lock_irqsave(&qp->lock, flags);
-	if (qp->state == XIW_QP_ERROR && !qp->attached)
-		xiw_qp_flush_locked(qp);
-	spin_unlock_irqrestore(&qp->lock, flags);
+	might_sleep();
+	spin_lock_irq(&qp->lock);
+	more = complete_may_flush(qp);
+	if (more)
+		complete_begin_flush(qp, &flush);
+	while (more) {
+		more = complete_flush_piece(qp, &flush);
+		spin_unlock_irq(&qp->lock);
+		cond_resched();
+		xiw_pause("flush");
+		spin_lock_irq(&qp->lock);
+		more = more && complete_may_flush(qp);
+	}
+	spin_unlock_irq(&qp->lock);
 	xiw_qp_fire(qp);
 }

@@ -2,12 +2,19 @@
 /* cq.c - completions and notification */
 
 #include <linux/log2.h>
+#include <linux/minmax.h>
+#include <linux/sched/signal.h>
 #include <linux/timekeeping.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "cq.h"
 #include "device.h"
+#include "pause.h"
 #include "qp.h"
+
+/* Entries that are looked at or copied with interrupts off, and without a look at the scheduler. */
+#define CQ_PIECE	256U
+#define CQ_ROUND	4096U
 
 static bool cq_of_process(const struct xiw_cq *cq)
 {
@@ -98,17 +105,22 @@ static bool cq_take_arm(struct xiw_cq *cq, u8 fresh)
 	return true;
 }
 
-/* Whether the consumer is to be called now; his answer is awaited before he is called again. */
+/*
+ * Whether the consumer is to be called now. The answer of one in the kernel is awaited before it is
+ * called again.
+ */
 static bool cq_begin_call(struct xiw_cq *cq)
 {
 	u8 fresh = cq->fresh;
+	bool call;
 
 	lockdep_assert_held(&cq->lock);
 	if (!fresh || cq->calling)
 		return false;
 	WRITE_ONCE(cq->fresh, 0);
-	cq->calling = cq_take_arm(cq, fresh);
-	return cq->calling;
+	call = cq_take_arm(cq, fresh);
+	cq->calling = call && !cq_of_process(cq);
+	return call;
 }
 
 void xiw_cq_fire(struct xiw_cq *cq)
@@ -123,6 +135,8 @@ void xiw_cq_fire(struct xiw_cq *cq)
 		spin_unlock_irqrestore(&cq->lock, flags);
 		xiw_stat_inc(to_xiw_device(cq->ibcq.device), XIW_STAT_NOTIFICATIONS);
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+		if (cq_of_process(cq))	/* it could arm for ever; each that pushes calls once */
+			return;
 		spin_lock_irqsave(&cq->lock, flags);
 		cq->calling = false;
 	}
@@ -173,17 +187,20 @@ static enum ib_wc_opcode cq_wc_opcode(u16 opcode)
 	return opcodes[opcode];
 }
 
-static void cq_to_wc(struct xiw_cq *cq, const struct xiw_cqe *cqe, struct ib_wc *wc)
+/* Return: false if its queue pair has been destroyed, and the consumer is not to hear of it. */
+static bool cq_to_wc(struct xiw_cq *cq, const struct xiw_cqe *cqe, struct ib_wc *wc)
 {
 	struct xiw_qp *qp = xa_load(&to_xiw_device(cq->ibcq.device)->qps, cqe->qpn);
 
+	if (!qp)
+		return false;
 	*wc = (struct ib_wc){
 		.wr_id = cqe->wr_id,
 		.status = cqe->status,
 		.opcode = cq_wc_opcode(cqe->opcode),
 		.vendor_err = cqe->vendor_err,
 		.byte_len = cqe->byte_len,
-		.qp = qp ? &qp->ibqp : NULL,
+		.qp = &qp->ibqp,
 		.port_num = 1,
 	};
 	if (cqe->flags & XIW_WC_WITH_IMM) {
@@ -193,6 +210,19 @@ static void cq_to_wc(struct xiw_cq *cq, const struct xiw_cqe *cqe, struct ib_wc 
 		wc->wc_flags = IB_WC_WITH_INVALIDATE;
 		wc->ex.invalidate_rkey = cqe->imm_inv;
 	}
+	return true;
+}
+
+/* Reads entries of a piece of the queue. Return: number of those that are for the consumer. */
+static int cq_poll_piece(struct xiw_cq *cq, int num_entries, struct ib_wc *wc)
+{
+	unsigned int room = CQ_PIECE;
+	int n = 0;
+
+	lockdep_assert_held(&cq->lock);
+	for (; n < num_entries && cq->consumed != cq->produced && room; room--)
+		n += cq_to_wc(cq, cq_slot(cq, cq->consumed++), &wc[n]);
+	return n;
 }
 
 /**
@@ -201,6 +231,9 @@ static void cq_to_wc(struct xiw_cq *cq, const struct xiw_cqe *cqe, struct ib_wc 
  * @num_entries: at most
  * @wc: where to
  *
+ * What queue pairs left that have been destroyed is passed over: their consumer may have freed what
+ * wr_id stands for.
+ *
  * Context: any.
  * Return: number of entries read.
  */
@@ -208,12 +241,15 @@ int xiw_cq_poll(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 {
 	struct xiw_cq *cq = to_xiw_cq(ibcq);
 	unsigned long flags;
-	int n;
+	bool more;
+	int n = 0;
 
-	spin_lock_irqsave(&cq->lock, flags);
-	for (n = 0; n < num_entries && cq->consumed != cq->produced; n++)
-		cq_to_wc(cq, cq_slot(cq, cq->consumed++), &wc[n]);
-	spin_unlock_irqrestore(&cq->lock, flags);
+	do {
+		spin_lock_irqsave(&cq->lock, flags);
+		n += cq_poll_piece(cq, num_entries - n, &wc[n]);
+		more = n < num_entries && cq->consumed != cq->produced;
+		spin_unlock_irqrestore(&cq->lock, flags);
+	} while (more);
 	return n;
 }
 
@@ -297,6 +333,7 @@ int xiw_cq_create(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		return -EINVAL;
 
 	spin_lock_init(&cq->lock);
+	mutex_init(&cq->resizing);
 	cq->stamped = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	entries = roundup_pow_of_two(attr->cqe);
 	area = cq_area_create(entries, uctx);
@@ -314,27 +351,108 @@ int xiw_cq_create(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	return 0;
 }
 
-/* Moves to @to what has not been read. Return: 0; -EINVAL if that does not fit or is nonsense. */
-static int cq_move(struct xiw_cq *cq, struct xiw_area *to, u32 entries)
+/**
+ * struct cq_move - a queue on its way to other memory
+ * @to: that memory, as a queue of its own
+ * @first: number of the first entry that has not been read
+ * @end: behind the last one that has been copied
+ */
+struct cq_move {
+	struct xiw_cq	to;
+	u32		first;
+	u32		end;
+};
+
+/* Whether all that is unread is what we wrote, and fits; the process says what it has read. */
+static bool cq_can_move(const struct xiw_cq *cq, const struct cq_move *move, u32 consumed)
 {
-	const struct xiw_cq old = *cq;
-	u32 unread, n;
+	u32 unread = cq->produced - consumed;
 
 	lockdep_assert_held(&cq->lock);
-	/* pairs with the process's release: it has read the entries that it gives back */
-	cq->consumed = smp_load_acquire(&cq->ctl->consumed);
-	unread = cq->produced - cq->consumed;
-	if (cq->broken || unread > old.entries || unread > entries)
-		return -EINVAL;
-	cq_use_area(cq, to, entries);
-	cq->ctl->consumed = cq->consumed;
-	cq->ctl->arm = READ_ONCE(old.ctl->arm);
-	cq->ctl->fired = cq->fired;
-	for (n = cq->consumed; n != cq->produced; n++) {
-		*cq_slot(cq, n) = *cq_slot(&old, n);
-		cq_slot(cq, n)->gen = xiw_cqe_gen(n, entries);
+	return !cq->broken && unread <= min(cq->entries, move->to.entries) &&
+	       consumed - move->first <= cq->produced - move->first;
+}
+
+/*
+ * Copies what has been written since the last call, up to @end. Without the lock: completions are
+ * written behind that meanwhile. A process that says it has read what is being copied, so that it
+ * is overwritten, spoils what it will find there.
+ */
+static void cq_copy(const struct xiw_cq *cq, struct cq_move *move, u32 end)
+{
+	struct xiw_cqe *to;
+
+	for (; move->end != end; move->end++) {
+		to = cq_slot(&move->to, move->end);
+		*to = *cq_slot(cq, move->end);
+		to->gen = xiw_cqe_gen(move->end, move->to.entries);
 	}
+}
+
+/* What has come since the last look: enough to be copied without the lock, or the rest. */
+static int cq_move_more(struct xiw_cq *cq, struct cq_move *move, u32 *end)
+{
+	/* pairs with the process's release: it has read the entries that it gives back */
+	u32 consumed = smp_load_acquire(&cq->ctl->consumed);
+
+	if (!cq_can_move(cq, move, consumed))
+		return -EINVAL;
+	*end = cq->produced;
+	if (*end - move->end > CQ_PIECE)
+		return -EAGAIN;
+	cq_copy(cq, move, *end);
+	move->to.ctl->consumed = consumed;
+	move->to.ctl->arm = READ_ONCE(cq->ctl->arm);
+	move->to.ctl->fired = cq->fired;
+	cq->consumed = consumed;
+	cq_use_area(cq, move->to.area, move->to.entries);
 	return 0;
+}
+
+/* Return: 0, or -EINVAL if the process says that it has read what there is not. */
+static int cq_begin_move(struct xiw_cq *cq, struct cq_move *move, struct xiw_area *area,
+			 u32 entries)
+{
+	int ret = 0;
+
+	cq_use_area(&move->to, area, entries);
+	spin_lock_irq(&cq->lock);
+	move->first = smp_load_acquire(&cq->ctl->consumed);	/* as in cq_move_more() */
+	if (cq->produced - move->first > cq->entries)
+		ret = -EINVAL;
+	spin_unlock_irq(&cq->lock);
+	move->end = move->first;
+	return ret;
+}
+
+/*
+ * Moves to @area what has not been read. Interrupts are off for a small rest only, which is what
+ * comes while the piece before is copied.
+ *
+ * Return: 0; -EINVAL if that does not fit or is nonsense; -EINTR.
+ */
+static int cq_move(struct xiw_cq *cq, struct xiw_area *area, u32 entries)
+{
+	struct cq_move move = {};
+	u32 end;
+	int ret;
+
+	lockdep_assert_held(&cq->resizing);
+	ret = cq_begin_move(cq, &move, area, entries);
+	if (ret)
+		return ret;
+	for (;;) {
+		spin_lock_irq(&cq->lock);
+		ret = cq_move_more(cq, &move, &end);
+		spin_unlock_irq(&cq->lock);
+		if (ret != -EAGAIN)
+			return ret;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cq_copy(cq, &move, move.end + min(end - move.end, CQ_ROUND));
+		cond_resched();
+		xiw_pause("resize");
+	}
 }
 
 /**
@@ -347,14 +465,13 @@ static int cq_move(struct xiw_cq *cq, struct xiw_area *to, u32 entries)
  * The process hears of the new memory before it is in use, so that nothing can fail after that.
  *
  * Return: 0; -EINVAL for a size beyond the limits, or too small for what has not been polled;
- * -ENOMEM.
+ * -ENOMEM; -EINTR if it is killed.
  */
 int xiw_cq_resize(struct ib_cq *ibcq, unsigned int wanted, struct ib_udata *udata)
 {
 	struct ib_ucontext *uctx = xiw_udata_context(udata);
 	struct xiw_cq *cq = to_xiw_cq(ibcq);
 	struct xiw_area *area, *old;
-	unsigned long flags;
 	u32 entries;
 	int ret;
 
@@ -367,12 +484,11 @@ int xiw_cq_resize(struct ib_cq *ibcq, unsigned int wanted, struct ib_udata *udat
 	if (IS_ERR(area))
 		return PTR_ERR(area);
 	ret = cq_answer(area, entries, udata);
-	if (!ret) {
-		spin_lock_irqsave(&cq->lock, flags);
-		old = cq->area;
+	mutex_lock(&cq->resizing);
+	old = cq->area;
+	if (!ret)
 		ret = cq_move(cq, area, entries);
-		spin_unlock_irqrestore(&cq->lock, flags);
-	}
+	mutex_unlock(&cq->resizing);
 	xiw_area_destroy(ret ? area : old, uctx);
 	return ret;
 }

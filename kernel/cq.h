@@ -3,6 +3,7 @@
 #ifndef XIW_CQ_H
 #define XIW_CQ_H
 
+#include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/xiw-abi.h>
 
@@ -11,6 +12,7 @@
 /**
  * struct xiw_cq - completion queue
  * @ibcq: what the core sees
+ * @resizing: one change of the memory at a time
  * @lock: guards all below; taken in any context, a leaf
  * @area: memory of @ctl and @slots
  * @ctl: shared control words
@@ -27,6 +29,7 @@
  */
 struct xiw_cq {
 	struct ib_cq		ibcq;
+	struct mutex		resizing;
 
 	spinlock_t		lock;	/* guards all below */
 	struct xiw_area		*area;

@@ -20,6 +20,8 @@
 #include "cq.h"
 #include "device.h"
 #include "dm.h"
+#include "lane.h"
+#include "limit.h"
 #include "listener.h"
 #include "mem.h"
 #include "post.h"
@@ -35,18 +37,57 @@ static struct workqueue_struct *device_wq;
  * Memory shared with processes
  */
 
+static void area_free_pages(struct page **pages, unsigned int num)
+{
+	while (num--)
+		__free_page(pages[num]);
+	kvfree(pages);
+}
+
+/* vmalloc() would tell the log of each process that gets no more. */
+static struct page **area_alloc_pages(unsigned int num)
+{
+	struct page **pages = kvcalloc(num, sizeof(*pages), XIW_GFP_PROCESS);
+	unsigned int i;
+
+	for (i = 0; pages && i < num; i++) {
+		pages[i] = alloc_page(XIW_GFP_PROCESS | __GFP_ZERO);
+		if (!pages[i]) {
+			area_free_pages(pages, i);
+			return NULL;
+		}
+		cond_resched();
+	}
+	return pages;
+}
+
+/* Return: zeroed pages in a row in the kernel's space, for vfree(); or NULL. */
+static void *area_alloc(size_t len)
+{
+	unsigned int num = len >> PAGE_SHIFT;
+	struct page **pages = area_alloc_pages(num);
+	void *mem;
+
+	if (!pages)
+		return NULL;
+	mem = vmap(pages, num, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
+	if (!mem)
+		area_free_pages(pages, num);
+	return mem;
+}
+
 /* Kernel-doc of these two is in device.h. */
 struct xiw_area *xiw_area_create(size_t len, struct ib_ucontext *uctx)
 {
 	struct xiw_area *area;
 	int ret;
 
-	area = kzalloc_obj(*area, GFP_KERNEL);
+	area = kzalloc_obj(*area, XIW_GFP_PROCESS);
 	if (!area)
 		return ERR_PTR(-ENOMEM);
 
 	area->len = PAGE_ALIGN(len);
-	area->mem = __vmalloc(area->len, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	area->mem = area_alloc(area->len);
 	if (!area->mem) {
 		ret = -ENOMEM;
 		goto no_memory;
@@ -99,14 +140,16 @@ static int device_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 
 	area = container_of(entry, struct xiw_area, entry);
 	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
-	for (at = 0; !ret && at < area->len; at += PAGE_SIZE)
+	for (at = 0; !ret && at < area->len; at += PAGE_SIZE) {
 		ret = vm_insert_page(vma, vma->vm_start + at, vmalloc_to_page(area->mem + at));
+		cond_resched();
+	}
 	rdma_user_mmap_entry_put(entry);
 	return ret;
 }
 
 /*
- * Contexts and protection domains
+ * Contexts
  */
 
 static int device_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
@@ -116,8 +159,17 @@ static int device_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udat
 		.max_sge = XIW_MAX_SGE,
 		.max_inline = XIW_MAX_INLINE,
 	};
+	struct xiw_lane *lane = xiw_lane_create();
+	int ret;
 
-	return ib_respond_udata(udata, resp);
+	if (!lane)
+		return -ENOMEM;
+	ret = ib_respond_udata(udata, resp);
+	if (ret)
+		xiw_lane_put(lane);
+	else
+		to_xiw_ucontext(uctx)->lane = lane;
+	return ret;
 }
 
 /* For a process that was given the device file by the one that opened it: the core tells all. */
@@ -128,6 +180,7 @@ static int device_query_ucontext(struct ib_ucontext *uctx, struct uverbs_attr_bu
 
 static void device_dealloc_ucontext(struct ib_ucontext *uctx)
 {
+	xiw_lane_put(to_xiw_ucontext(uctx)->lane);
 }
 
 /*
@@ -136,17 +189,6 @@ static void device_dealloc_ucontext(struct ib_ucontext *uctx)
  */
 static void device_disassociate_ucontext(struct ib_ucontext *uctx)
 {
-}
-
-/* A protection domain is told from others by its address alone. */
-static int device_alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
-{
-	return 0;
-}
-
-static int device_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
-{
-	return 0;
 }
 
 /*
@@ -177,22 +219,22 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	device_query_odp(attr);
-	attr->max_qp = XIW_MAX_QP;
+	attr->max_qp = xiw_limit(XIW_QPS);
 	attr->max_qp_wr = XIW_MAX_QP_WR;
 	attr->max_send_sge = XIW_MAX_SGE;
 	attr->max_recv_sge = XIW_MAX_SGE;
 	attr->max_sge_rd = XIW_MAX_SGE_RD;
-	attr->max_cq = XIW_MAX_CQ;
+	attr->max_cq = xiw_limit(XIW_CQS);
 	attr->max_cqe = XIW_MAX_CQE;
-	attr->max_mr = XIW_MAX_MR;
-	attr->max_mw = XIW_MAX_MR;
-	attr->max_pd = XIW_MAX_PD;
+	attr->max_mr = xiw_limit(XIW_MRS);
+	attr->max_mw = xiw_limit(XIW_MWS);
+	attr->max_pd = xiw_limit(XIW_PDS);
 	attr->max_qp_rd_atom = XIW_MAX_IRD;
 	attr->max_res_rd_atom = XIW_MAX_IRD * XIW_MAX_QP;
 	attr->max_qp_init_rd_atom = XIW_MAX_ORD;
 	/* Atomics are the CPU's own instructions, so they are atomic to all that uses these. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;
-	attr->max_srq = XIW_MAX_SRQ;
+	attr->max_srq = xiw_limit(XIW_SRQS);
 	attr->max_srq_wr = XIW_MAX_SRQ_WR;
 	attr->max_srq_sge = XIW_MAX_SGE;
 	attr->max_fast_reg_page_list_len = XIW_MAX_FAST_REG_PAGES;
@@ -327,6 +369,25 @@ static const struct attribute_group device_group = {
  * Life
  */
 
+bool xiw_device_is_being_added(struct xiw_device *dev)
+{
+	/* The core holds this while it tells its clients. */
+	return rwsem_is_locked(&dev->ibdev.client_data_rwsem) &&
+	       READ_ONCE(dev->enabler) == task_pid(current);
+}
+
+static void device_set_enabler(struct xiw_device *dev, struct pid *enabler)
+{
+	put_pid(xchg(&dev->enabler, enabler));
+}
+
+/* Next the core tells its clients of the device, in this thread, and they listen on it. */
+static int device_enable(struct ib_device *ibdev)
+{
+	device_set_enabler(to_xiw_device(ibdev), get_pid(task_pid(current)));
+	return 0;
+}
+
 /*
  * The rdma_cm lets go of a device a moment before it gives back its GID, and that is freed by work
  * on the table of GIDs, which goes with the device (cma_release_dev(), free_gid_work()). The core
@@ -349,8 +410,10 @@ static void device_dealloc(struct ib_device *ibdev)
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->stags));
 	WARN_ON(atomic_long_read(&dev->dm_used));
+	WARN_ON(memchr_inv(dev->objects, 0, sizeof(dev->objects)));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->stags);
+	device_set_enabler(dev, NULL);
 	free_percpu(dev->stats);
 	netdev_put(dev->netdev, &dev->netdev_tracker);
 	get_device(&ibdev->dev);
@@ -363,6 +426,7 @@ static const struct ib_device_ops device_ops = {
 	.uverbs_abi_ver = XIW_ABI_VERSION,
 	.device_group = &device_group,
 
+	.enable_driver = device_enable,
 	.dealloc_driver = device_dealloc,
 	.get_dev_fw_str = device_get_fw_str,
 	.query_device = device_query,
@@ -379,25 +443,25 @@ static const struct ib_device_ops device_ops = {
 	.disassociate_ucontext = device_disassociate_ucontext,
 	.mmap = device_mmap,
 	.mmap_free = device_mmap_free,
-	.alloc_pd = device_alloc_pd,
-	.dealloc_pd = device_dealloc_pd,
+	.alloc_pd = xiw_limit_alloc_pd,
+	.dealloc_pd = xiw_limit_dealloc_pd,
 
-	.create_cq = xiw_cq_create,
+	.create_cq = xiw_limit_create_cq,
 	.resize_user_cq = xiw_cq_resize,
-	.destroy_cq = xiw_cq_destroy,
+	.destroy_cq = xiw_limit_destroy_cq,
 	.poll_cq = xiw_cq_poll,
 	.req_notify_cq = xiw_cq_arm,
 
-	.create_srq = xiw_srq_create,
+	.create_srq = xiw_limit_create_srq,
 	.modify_srq = xiw_srq_modify,
 	.query_srq = xiw_srq_query,
-	.destroy_srq = xiw_srq_destroy,
+	.destroy_srq = xiw_limit_destroy_srq,
 	.post_srq_recv = xiw_srq_post,
 
-	.create_qp = xiw_qp_create,
+	.create_qp = xiw_limit_create_qp,
 	.modify_qp = xiw_qp_modify,
 	.query_qp = xiw_qp_query,
-	.destroy_qp = xiw_qp_destroy,
+	.destroy_qp = xiw_limit_destroy_qp,
 	.post_send = xiw_post_send,
 	.post_recv = xiw_post_recv,
 
@@ -426,8 +490,8 @@ static const struct ib_device_ops device_ops = {
 	.iw_create_listen = xiw_listen,
 	.iw_destroy_listen = xiw_unlisten,
 
-	.size_ib_ucontext = sizeof(struct ib_ucontext),
 	.size_ib_pd = sizeof(struct ib_pd),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, xiw_ucontext, ibuctx),
 	INIT_RDMA_OBJ_SIZE(ib_cq, xiw_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_srq, xiw_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_qp, xiw_qp, ibqp),
@@ -506,8 +570,8 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
 	write_pnet(&dev->net, net);
 	device_address(dev);
-	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
-	xa_init(&dev->stags);
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->stags, XA_FLAGS_ACCOUNT);
 	INIT_WORK(&dev->gone, device_gone);
 	dev->crc = true;
 	dev->responder_hold = true;
@@ -563,6 +627,17 @@ static int device_check_netdev(struct net_device *netdev, struct net *net)
 	return -ENODEV;
 }
 
+static int device_announce(struct xiw_device *dev, const char *name)
+{
+	int ret;
+
+	ib_mark_name_assigned_by_user(&dev->ibdev);
+	ret = ib_register_device(&dev->ibdev, name, NULL);
+	if (ret)
+		ib_dealloc_device(&dev->ibdev);
+	return ret;
+}
+
 int xiw_device_create(const char *name, struct net_device *netdev)
 {
 	static DEFINE_MUTEX(one_at_a_time);	/* two would both find that there is none */
@@ -586,13 +661,8 @@ int xiw_device_create(const char *name, struct net_device *netdev)
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 
-	ib_mark_name_assigned_by_user(&dev->ibdev);
-	ret = ib_register_device(&dev->ibdev, name, NULL);
-	if (ret) {
-		ib_dealloc_device(&dev->ibdev);
-		return ret;
-	}
-	return device_check_netdev(netdev, net);
+	ret = device_announce(dev, name);
+	return ret ?: device_check_netdev(netdev, net);
 }
 
 int xiw_devices_init(void)

@@ -8,6 +8,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "limit.h"
 #include "stats.h"
 
 #define XIW_VENDOR_ID		0x027869	/* of local administration: it is nobody's OUI */
@@ -16,6 +17,7 @@
 #define XIW_MAX_SRQ		(64 * 1024)
 #define XIW_MAX_PD		(64 * 1024)
 #define XIW_MAX_MR		(1024 * 1024)
+#define XIW_MAX_MW		(1024 * 1024)
 #define XIW_MAX_QP_WR		(32 * 1024)
 #define XIW_MAX_CQE		(1024 * 1024)
 #define XIW_MAX_SRQ_WR		(32 * 1024)
@@ -26,6 +28,14 @@
 #define XIW_MAX_FAST_REG_PAGES	512
 #define XIW_MAX_DM_SIZE		(16 * 1024 * 1024)	/* octets of device memory, all together */
 
+/*
+ * For memory on behalf of a process. It is charged to the control group of the process, which is
+ * told when there is no more, and not killed for it as with GFP_KERNEL_ACCOUNT alone.
+ */
+#define XIW_GFP_PROCESS		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
+struct xiw_lane;
+
 /**
  * struct xiw_device - one RDMA device on one netdev
  * @ibdev: what the core sees
@@ -35,14 +45,17 @@
  * @gid: hardware address of @netdev, made up if it has none; never zero, because the core takes a
  *	zero GID for an empty place in its table
  * @qps: queue pairs by number
+ * @enabler: the thread that had the clients of the core told of the device last, or NULL
  * @next_qpn: where the search for a free number starts
  * @stags: registered memory by the upper 24 bits of its STag
  * @stags_ended: how many of them there are no more
+ * @objects: how many there are of each kind (limit.c)
  * @dm_used: octets of device memory that are allocated, of XIW_MAX_DM_SIZE
  * @crc: setting "crc": ask for CRCs on new connections (RFC 5044 section 4.4)
  * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
  *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
  * @loopback: setting "loopback": connections within this host do without TCP (loop.c)
+ * @num_eps: endpoints, also those that are closed and still referred to
  * @stats: event counters of each CPU
  * @qp_stats: struct xiw_qp_stats of all queue pairs
  * @qp_stats_lock: guards @qp_stats
@@ -56,15 +69,18 @@ struct xiw_device {
 	union ib_gid		gid;
 
 	struct xarray		qps;
+	struct pid		*enabler;
 	u32			next_qpn;
 	struct xarray		stags;
 	atomic64_t		stags_ended;
+	atomic_t		objects[XIW_NUM_KINDS];
 	atomic_long_t		dm_used;
 
 	bool			crc;
 	bool			responder_hold;
 	bool			loopback;
 
+	atomic_t		num_eps;
 	struct xiw_stats __percpu *stats;
 	struct list_head	qp_stats;
 	struct mutex		qp_stats_lock;
@@ -74,6 +90,21 @@ struct xiw_device {
 static inline struct xiw_device *to_xiw_device(struct ib_device *ibdev)
 {
 	return container_of(ibdev, struct xiw_device, ibdev);
+}
+
+/**
+ * struct xiw_ucontext - one process's use of a device
+ * @ibuctx: what the core sees
+ * @lane: orders what comes of the connections that the process calls
+ */
+struct xiw_ucontext {
+	struct ib_ucontext	ibuctx;
+	struct xiw_lane		*lane;
+};
+
+static inline struct xiw_ucontext *to_xiw_ucontext(struct ib_ucontext *ibuctx)
+{
+	return container_of(ibuctx, struct xiw_ucontext, ibuctx);
 }
 
 /**
@@ -100,6 +131,12 @@ struct xiw_area {
  * in the log), or another negative errno.
  */
 int xiw_device_create(const char *name, struct net_device *netdev);
+
+/*
+ * Whether the current process adds @dev, or moves it to another network namespace: what the core
+ * asks is on behalf of others, then.
+ */
+bool xiw_device_is_being_added(struct xiw_device *dev);
 
 /**
  * xiw_device_readdress - the hardware address of the netdev has changed

@@ -71,7 +71,7 @@ struct ib_dm *xiw_dm_alloc(struct ib_device *ibdev, struct ib_ucontext *uctx,
 	if (!dm_take(dev, len))
 		return ERR_PTR(-ENOMEM);
 
-	dm = kzalloc_obj(*dm, GFP_KERNEL);
+	dm = kzalloc_obj(*dm, XIW_GFP_PROCESS);
 	area = dm ? xiw_area_create(len, uctx) : ERR_PTR(-ENOMEM);
 	if (IS_ERR(area)) {
 		kfree(dm);

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* ep.c - one TCP connection, from before its handshake to after its end */
 
+#include <linux/jiffies.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/xarray.h>
+#include <net/l3mdev.h>
 #include <net/sock.h>
 
 #include "device.h"
 #include "ep.h"
+#include "grant.h"
 #include "listener.h"
 #include "loop.h"
+#include "pause.h"
 #include "qp.h"
 #include "rx.h"
 #include "sock.h"
@@ -22,10 +26,21 @@
 #define EP_OPENING_MS	10000
 #define EP_FAREWELL_MS	3000
 
+/*
+ * The iw_cm drops requests of a listener that goes, without a word, and keeps those that it has
+ * handed on: nobody can tell which. They are kept for so long; an initiator of this kind waits no
+ * longer either.
+ */
+#define EP_HURRY_MS	EP_CONNECT_MS
+
+/* How long an orderly close goes on to send what was posted. */
+#define EP_LAST_MS	500
+
+/* On one host: when the other end has gone, TCP has this long to bring why. */
+#define EP_ALONE_MS	1000
+
 /* The iw_cm counts these octets in a u8. */
 #define EP_MAX_EVENT_PD	255
-
-static DEFINE_XARRAY_ALLOC1(eps);
 
 /*
  * Life
@@ -41,6 +56,9 @@ static void ep_free(struct kref *ref)
 		xiw_loop_put(ep->loop);
 	kfree(ep->frame);
 	kfree(ep->pd);
+	xiw_lane_put(ep->lane);
+	if (atomic_dec_and_test(&ep->dev->num_eps))
+		wake_up_var(&ep->dev->num_eps);
 	kfree_rcu(ep, rcu);
 }
 
@@ -49,58 +67,26 @@ void xiw_ep_put(struct xiw_ep *ep)
 	kref_put(&ep->ref, ep_free);
 }
 
-struct xiw_ep *xiw_ep_find(u32 id)
+static void ep_queue(struct xiw_ep *ep)
 {
-	struct xiw_ep *ep;
-
-	xa_lock(&eps);
-	ep = xa_load(&eps, id);
-	if (ep)
-		xiw_ep_get(ep);
-	xa_unlock(&eps);
-	return ep;
-}
-
-struct xiw_ep *xiw_ep_any(struct xiw_device *dev)
-{
-	struct xiw_ep *ep;
-	unsigned long id;
-
-	xa_lock(&eps);
-	xa_for_each(&eps, id, ep) {
-		if (ep->dev == dev) {
-			xiw_ep_get(ep);
-			break;
-		}
-	}
-	xa_unlock(&eps);
-	return ep;	/* NULL after the last */
+	xiw_ep_get(ep);
+	if (!xiw_lane_queue(ep->lane, &ep->job))
+		xiw_ep_put(ep);
 }
 
 void xiw_ep_wake(struct xiw_ep *ep, unsigned int event)
 {
 	set_bit(event, &ep->events);
-	xiw_ep_get(ep);
-	if (!queue_work(xiw_cm_wq, &ep->work))
-		xiw_ep_put(ep);
+	ep_queue(ep);
 }
 
-/* A timer holds a reference while it is pending. */
-static void ep_set_timer(struct xiw_ep *ep, struct delayed_work *timer, unsigned int timeout_ms)
+/* What came meanwhile was left to the holder of the lock. */
+void xiw_ep_unlock(struct xiw_ep *ep)
 {
-	if (!mod_delayed_work(xiw_cm_wq, timer, msecs_to_jiffies(timeout_ms)))
-		xiw_ep_get(ep);
-}
-
-static void ep_clear_timer(struct xiw_ep *ep, struct delayed_work *timer)
-{
-	if (cancel_delayed_work(timer))
-		xiw_ep_put(ep);
-}
-
-void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms)
-{
-	ep_set_timer(ep, &ep->retry, timeout_ms);
+	mutex_unlock(&ep->lock);
+	smp_mb();	/* pairs with ep_run(): it gets the lock, or its events are seen here */
+	if (READ_ONCE(ep->events))
+		ep_queue(ep);
 }
 
 static void ep_move(struct xiw_ep *ep, enum xiw_ep_state to)
@@ -111,7 +97,10 @@ static void ep_move(struct xiw_ep *ep, enum xiw_ep_state to)
 	ep->state = to;
 }
 
-/* The socket becomes ours; what came before is looked at. */
+/*
+ * The socket becomes ours. What came before is looked at, and nothing else: with a place in the
+ * lane and nothing to say, a connection would be heard before an older one that speaks before it.
+ */
 static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 {
 	if (ep->sk)
@@ -120,7 +109,8 @@ static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 	ep->sk = sock->sk;
 	ep->sock = sock;
 	xiw_sock_attach(sock, ep);
-	xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
+	if (!ep->initiator && (xiw_sock_pending(sock->sk) || xiw_sock_ended(sock->sk)))
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 }
 
 static void ep_drop_socket(struct xiw_ep *ep, bool abort)
@@ -134,58 +124,6 @@ static void ep_drop_socket(struct xiw_ep *ep, bool abort)
 	ep->sock = NULL;
 	xiw_sock_detach(sock);
 	xiw_sock_release(sock, abort);
-}
-
-/*
- * Telling the consumer
- */
-
-static void ep_fill_event(struct xiw_ep *ep, struct iw_cm_event *event)
-{
-	event->ird = min_t(u16, ep->theirs.ird, U8_MAX);
-	event->ord = min_t(u16, ep->theirs.ord, U8_MAX);
-	if (ep->sock)
-		xiw_sock_names(ep->sock, &event->local_addr, &event->remote_addr);
-}
-
-static void ep_tell(struct xiw_ep *ep, enum iw_cm_event_type type, int status)
-{
-	struct iw_cm_event event = { .event = type, .status = status };
-
-	if (!ep->cm_id)
-		return;
-	ep_fill_event(ep, &event);
-	if (type == IW_CM_EVENT_CONNECT_REPLY && (!status || ep->theirs.reject)) {
-		event.private_data = (void *)ep->theirs.pd;
-		event.private_data_len = ep->theirs.pd_len;
-	}
-	ep->cm_id->event_handler(ep->cm_id, &event);
-}
-
-void xiw_ep_bind(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct xiw_qp *qp)
-{
-	lockdep_assert_held(&ep->lock);
-
-	cm_id->add_ref(cm_id);
-	cm_id->provider_data = NULL;
-	ep->cm_id = cm_id;
-	xiw_qp_get(qp);
-	WRITE_ONCE(ep->qp, qp);
-}
-
-void xiw_ep_unbind(struct xiw_ep *ep)
-{
-	lockdep_assert_held(&ep->lock);
-
-	if (ep->qp) {
-		xiw_qp_unclaim(ep->qp);
-		xiw_qp_put(ep->qp);
-		WRITE_ONCE(ep->qp, NULL);
-	}
-	if (ep->cm_id) {
-		ep->cm_id->rem_ref(ep->cm_id);
-		ep->cm_id = NULL;
-	}
 }
 
 /* The handshake is over, and what it said has been told. */
@@ -208,11 +146,9 @@ static void ep_close(struct xiw_ep *ep, bool abort)
 {
 	ep_drop_socket(ep, abort);
 	xiw_batch_drop(&ep->rest);
-	ep_clear_timer(ep, &ep->deadline);
-	ep_clear_timer(ep, &ep->retry);
+	xiw_ep_clear_timers(ep);
 	ep_move(ep, XIW_EP_CLOSED);
-	xa_erase(&eps, ep->id);
-	xiw_ep_put(ep);
+	xiw_ep_erase(ep);
 }
 
 /* Sends the last octets and the FIN, and waits for the peer's. */
@@ -224,36 +160,13 @@ static void ep_farewell(struct xiw_ep *ep)
 	lock_sock(sk);
 	ret = xiw_batch_push(&ep->rest, sk);
 	xiw_sock_discard(sk);
-	release_sock(sk);
+	xiw_sock_unlock(sk);
 	if (!ret && !ep->said_bye) {
 		ep->said_bye = true;
-		ret = kernel_sock_shutdown(ep->sock, SHUT_WR);
+		ret = xiw_sock_shutdown(ep->sock);
 	}
 	if ((ret && ret != -EAGAIN) || sk->sk_err || READ_ONCE(sk->sk_state) == TCP_CLOSE)
 		ep_close(ep, ret || sk->sk_err);
-}
-
-/* Events that end what the consumer knows of the connection; each state asks for its own. */
-static void ep_tell_end(struct xiw_ep *ep, int err)
-{
-	switch (ep->state) {
-	case XIW_EP_CONNECTING:
-	case XIW_EP_WAIT_REPLY:
-		ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, err);
-		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
-		break;
-	case XIW_EP_WAIT_OPENING:
-		ep_tell(ep, IW_CM_EVENT_ESTABLISHED, err);
-		ep_tell(ep, IW_CM_EVENT_CLOSE, 0);
-		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
-		break;
-	case XIW_EP_OPEN:
-		ep_tell(ep, IW_CM_EVENT_DISCONNECT, 0);
-		ep_tell(ep, IW_CM_EVENT_CLOSE, 0);
-		break;
-	default:
-		break;
-	}
 }
 
 /* Return: whether there is anything to say farewell to. */
@@ -265,6 +178,7 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 	if (!ep->sock)
 		return false;
 	lock_sock(ep->sk);
+	xiw_pause("ep_part");
 	if (ep->qp) {
 		loop = xiw_loop_enter(ep->qp);
 		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);
@@ -276,44 +190,80 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 				 &ep->qp->tx.framing);
 		xiw_stat_inc(ep->dev, XIW_STAT_TX_TERMINATES);
 	}
-	release_sock(ep->sk);
+	xiw_sock_unlock(ep->sk);
+	if (attached) {
+		xiw_qp_unlocked(ep->qp);
+		xiw_qp_detached(ep->qp);
+	}
 	return true;
+}
+
+/* The listener counts it no more, and does not know it. */
+static void ep_leave_listener(struct xiw_ep *ep)
+{
+	struct xiw_listener *listener = ep->listener;
+
+	lockdep_assert_held(&ep->lock);
+
+	ep->listener = NULL;
+	if (listener)
+		xiw_listener_leave(listener, ep);
+}
+
+/* Another needs its place: nobody has to be told, and the peer hears of it by a reset. */
+static void ep_evict(struct xiw_ep *ep)
+{
+	if (ep->state != XIW_EP_WAIT_REQUEST)
+		return;
+	xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+	ep_leave_listener(ep);
+	ep_close(ep, true);
 }
 
 void xiw_ep_finish(struct xiw_ep *ep, int err, enum xiw_cause cause)
 {
-	struct xiw_listener *listener = ep->listener;
 	bool connected;
 
 	lockdep_assert_held(&ep->lock);
 
-	if (listener) {
-		ep->listener = NULL;
-		xiw_listener_leave(listener, ep);
-	}
+	ep_leave_listener(ep);
 	connected = ep_part(ep, cause);
-	ep_tell_end(ep, err);
+	xiw_ep_tell_end(ep, err);
 	xiw_ep_unbind(ep);
-	ep_clear_timer(ep, &ep->deadline);
+	xiw_ep_clear_deadline(ep);
 	if (!connected || ep->state == XIW_EP_CONNECTING) {
 		ep_close(ep, true);
 		return;
 	}
 	ep_move(ep, XIW_EP_FAREWELL);
-	ep_set_timer(ep, &ep->deadline, EP_FAREWELL_MS);
+	xiw_ep_set_deadline(ep, EP_FAREWELL_MS);
 	ep_farewell(ep);
+}
+
+/*
+ * Sends what was posted, as far as the peer takes it. A process may have posted more than can be
+ * sent in hours, and post more meanwhile, while others wait for the endpoint: the rest is flushed.
+ */
+static void ep_send_last(struct xiw_ep *ep)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(EP_LAST_MS);
+
+	lockdep_assert_held(&ep->lock);
+
+	while (xiw_tx_drive(ep->qp, XIW_TX_BUDGET_WORKER, XIW_STAT_TX_WORKER) &&
+	       time_before(jiffies, end) && !fatal_signal_pending(current))
+		cond_resched();
 }
 
 void xiw_ep_end(struct xiw_ep *ep, enum xiw_cause cause)
 {
 	mutex_lock(&ep->lock);
 	if (ep->state < XIW_EP_FAREWELL) {
-		if (ep->qp && cause == XIW_OK)	/* what was posted is sent if the peer takes it */
-			while (xiw_tx_drive(ep->qp, SIZE_MAX, XIW_STAT_TX_WORKER) && ep->loop)
-				;
+		if (ep->qp && cause == XIW_OK)
+			ep_send_last(ep);
 		xiw_ep_finish(ep, -ECONNABORTED, cause);
 	}
-	mutex_unlock(&ep->lock);
+	xiw_ep_unlock(ep);
 }
 
 void xiw_ep_kill(struct xiw_ep *ep)
@@ -323,7 +273,7 @@ void xiw_ep_kill(struct xiw_ep *ep)
 		xiw_ep_finish(ep, -ECONNABORTED, XIW_LOCAL_ABORT);
 	if (ep->state == XIW_EP_FAREWELL)
 		ep_close(ep, true);
-	mutex_unlock(&ep->lock);
+	xiw_ep_unlock(ep);
 }
 
 /*
@@ -335,10 +285,11 @@ static int ep_dial(struct xiw_ep *ep, bool new_port)
 	struct socket *sock;
 	int ret;
 
-	sock = xiw_sock_open(read_pnet(&ep->dev->net), ep->cm_id,
-			     ep->cm_id->m_remote_addr.ss_family);
+	sock = xiw_sock_open(read_pnet(&ep->dev->net), l3mdev_master_ifindex(ep->dev->netdev),
+			     ep->cm_id, ep->cm_id->m_remote_addr.ss_family);
 	if (IS_ERR(sock))
 		return PTR_ERR(sock);
+	xiw_sock_charge(sock->sk, ep->qp->payer);	/* a second call is a kernel thread's */
 	ep->frame_len = 0;
 	ep_adopt(ep, sock);
 	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, new_port);
@@ -348,14 +299,20 @@ static int ep_dial(struct xiw_ep *ep, bool new_port)
 }
 
 /* Either TCP may still know the ports of a connection that is over: ours, or the peer's. */
-int xiw_ep_dial(struct xiw_ep *ep)
+static int ep_call(struct xiw_ep *ep)
 {
 	int ret;
 
-	lockdep_assert_held(&ep->lock);
-
 	ret = ep_dial(ep, ep->ours.revision == MPA_REV_1);
 	return ret == -EADDRNOTAVAIL ? ep_dial(ep, true) : ret;
+}
+
+int xiw_ep_dial(struct xiw_ep *ep)
+{
+	lockdep_assert_held(&ep->lock);
+
+	xiw_ep_set_deadline(ep, EP_CONNECT_MS);
+	return ep_call(ep);
 }
 
 /* TCP is connected: send the Request. */
@@ -366,7 +323,7 @@ static void ep_request(struct xiw_ep *ep)
 	len = xiw_mpa_build(ep->frame, &ep->ours);
 	lock_sock(ep->sk);
 	ret = len < 0 ? len : xiw_sock_send(ep->sk, ep->frame, len);
-	release_sock(ep->sk);
+	xiw_sock_unlock(ep->sk);
 	if (ret)
 		xiw_ep_finish(ep, ret, XIW_OK);
 	else
@@ -415,7 +372,7 @@ static int ep_start_stream(struct xiw_ep *ep)
 	int ret;
 
 	lock_sock(ep->sk);
-	ret = xiw_qp_attach(qp, ep, ep->sk, &ep->terms, false);
+	ret = xiw_fails("attach") ? -ENOMEM : xiw_qp_attach(qp, ep, ep->sk, &ep->terms, false);
 	if (!ret)
 		xiw_loop_join(qp);
 	loop = xiw_loop_enter(qp);
@@ -426,7 +383,8 @@ static int ep_start_stream(struct xiw_ep *ep)
 	xiw_loop_leave(loop);
 	if (!ret)
 		xiw_rx_run(qp, ep->sk);
-	release_sock(ep->sk);
+	xiw_sock_unlock(ep->sk);
+	xiw_qp_unlocked(qp);
 	if (more)
 		xiw_worker_queue(qp);
 	return ret;
@@ -460,14 +418,15 @@ static void ep_replied(struct xiw_ep *ep)
 	ret = xiw_mpa_conclude(&ep->terms, &ep->ours, &ep->theirs, XIW_MAX_IRD);
 	if (!ret)
 		ret = ep_start_stream(ep);
+	if (!ret)
+		ret = xiw_ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, 0);
 	if (ret) {
 		ep_refuse_reply(ep, ret);
 		return;
 	}
-	ep_clear_timer(ep, &ep->deadline);
+	xiw_ep_clear_deadline(ep);
 	ep_move(ep, XIW_EP_OPEN);
 	xiw_stat_inc(ep->dev, XIW_STAT_CONNECTS);
-	ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, 0);
 	ep_forget_frames(ep);
 }
 
@@ -482,7 +441,7 @@ static bool ep_retry(struct xiw_ep *ep)
 	ep->ours.rtr = 0;
 	ep_drop_socket(ep, true);
 	ep_move(ep, XIW_EP_CONNECTING);
-	return !xiw_ep_dial(ep);
+	return !ep_call(ep);
 }
 
 static void ep_wait_reply(struct xiw_ep *ep)
@@ -498,10 +457,9 @@ static void ep_wait_reply(struct xiw_ep *ep)
 /* The Request is complete: ask the consumer. */
 static void ep_asked(struct xiw_ep *ep)
 {
-	struct xiw_listener *listener = ep->listener;
 	struct iw_cm_event event = {
 		.event = IW_CM_EVENT_CONNECT_REQUEST,
-		.provider_data = (void *)(uintptr_t)ep->id,
+		.provider_data = (void *)ep->id,
 		.private_data = (void *)ep->theirs.pd,
 		.private_data_len = ep->theirs.pd_len,
 	};
@@ -511,16 +469,13 @@ static void ep_asked(struct xiw_ep *ep)
 		ep->theirs.ird = XIW_MAX_IRD;
 		ep->theirs.ord = XIW_MAX_ORD;
 	}
-	ep_fill_event(ep, &event);
-	ep_clear_timer(ep, &ep->deadline);
+	xiw_ep_fill_event(ep, &event);
+	/* How long the consumer takes to answer is its own affair, while it listens. */
+	xiw_ep_clear_deadline(ep);
 	ep_move(ep, XIW_EP_ASKED);
-	ret = xiw_listener_ask(listener, ep->dev, &event);
-	if (ret) {
+	ret = xiw_listener_ask(ep->listener, ep, &event);
+	if (ret)
 		xiw_ep_finish(ep, ret, XIW_OK);
-		return;
-	}
-	ep->listener = NULL;
-	xiw_listener_leave(listener, ep);
 }
 
 static void ep_wait_request(struct xiw_ep *ep)
@@ -541,24 +496,26 @@ void xiw_ep_accepted(struct xiw_ep *ep)
 	lockdep_assert_held(&ep->lock);
 
 	ep_forget_frames(ep);
+	ep_leave_listener(ep);
 	if (ep->terms.rtr) {
 		ep_move(ep, XIW_EP_WAIT_OPENING);
-		ep_set_timer(ep, &ep->deadline, EP_OPENING_MS);
+		xiw_ep_set_deadline(ep, EP_OPENING_MS);
 		return;
 	}
+	xiw_ep_clear_deadline(ep);
 	ep_move(ep, XIW_EP_OPEN);
 	xiw_stat_inc(ep->dev, XIW_STAT_ACCEPTS);
-	ep_tell(ep, IW_CM_EVENT_ESTABLISHED, 0);
+	xiw_ep_tell(ep, IW_CM_EVENT_ESTABLISHED, 0);
 }
 
 static void ep_opened(struct xiw_ep *ep)
 {
 	if (ep->state != XIW_EP_WAIT_OPENING)
 		return;
-	ep_clear_timer(ep, &ep->deadline);
+	xiw_ep_clear_deadline(ep);
 	ep_move(ep, XIW_EP_OPEN);
 	xiw_stat_inc(ep->dev, XIW_STAT_ACCEPTS);
-	ep_tell(ep, IW_CM_EVENT_ESTABLISHED, 0);
+	xiw_ep_tell(ep, IW_CM_EVENT_ESTABLISHED, 0);
 }
 
 /*
@@ -576,7 +533,8 @@ static void ep_streaming(struct xiw_ep *ep)
 	ended = xiw_sock_ended(ep->sk);
 	if ((ep->qp->rx.starved || ep->qp->rx.paging) && xiw_qp_open(ep->qp))
 		ended = false;
-	release_sock(ep->sk);
+	xiw_sock_unlock(ep->sk);
+	xiw_qp_unlocked(ep->qp);
 	if (!ended)
 		return;
 	if (test_bit(XIW_EP_EV_OPENED, &ep->events))
@@ -612,13 +570,27 @@ static void ep_socket_event(struct xiw_ep *ep)
 	}
 }
 
+/* The other end on this host has gone. What TCP brings of it, like a Terminate, comes first. */
+static void ep_alone(struct xiw_ep *ep)
+{
+	if (ep->state == XIW_EP_OPEN || ep->state == XIW_EP_WAIT_OPENING)
+		xiw_ep_set_deadline(ep, EP_ALONE_MS);
+}
+
 static void ep_deadline_passed(struct xiw_ep *ep)
 {
+	if (!xiw_ep_is_due(ep))
+		return;
 	switch (ep->state) {
-	case XIW_EP_OPEN:
-	case XIW_EP_ASKED:
 	case XIW_EP_CLOSED:
 		break;		/* it came too late */
+	case XIW_EP_ASKED:
+		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+		xiw_ep_finish(ep, -ETIMEDOUT, XIW_OK);
+		break;
+	case XIW_EP_OPEN:	/* alone for long enough */
+		xiw_ep_finish(ep, -ECONNRESET, ep->qp->rx.cause);
+		break;
 	case XIW_EP_FAREWELL:
 		ep_close(ep, true);
 		break;
@@ -627,74 +599,87 @@ static void ep_deadline_passed(struct xiw_ep *ep)
 	}
 }
 
-static void ep_work(struct work_struct *work)
+static void ep_look(struct xiw_ep *ep)
 {
-	struct xiw_ep *ep = container_of(work, struct xiw_ep, work);
-	unsigned long events;
+	unsigned long events = xchg(&ep->events, 0);
 
-	mutex_lock(&ep->lock);
-	events = xchg(&ep->events, 0);
+	if (test_bit(XIW_EP_EV_EVICTED, &events))
+		ep_evict(ep);
 	if (test_bit(XIW_EP_EV_OPENED, &events))
 		ep_opened(ep);
 	if (test_bit(XIW_EP_EV_FAILED, &events) && ep->state < XIW_EP_FAREWELL && ep->qp)
 		xiw_ep_finish(ep, -ECONNRESET, ep->qp->rx.cause);
 	if (test_bit(XIW_EP_EV_SOCKET, &events))
 		ep_socket_event(ep);
+	if (test_bit(XIW_EP_EV_ALONE, &events))
+		ep_alone(ep);
+	if (test_bit(XIW_EP_EV_HURRY, &events) && ep->state == XIW_EP_ASKED)
+		xiw_ep_set_deadline(ep, EP_HURRY_MS);
 	if (test_bit(XIW_EP_EV_DEADLINE, &events))
 		ep_deadline_passed(ep);
-	mutex_unlock(&ep->lock);
+}
+
+/*
+ * What comes while it looks comes before what has come for the next one in the lane meanwhile: it
+ * looks once more. A process may hold the lock for as long as ep_send_last() takes. To wait for it
+ * here would be to occupy a thread of those that run the lanes of all.
+ */
+static void ep_run(struct xiw_job *job)
+{
+	struct xiw_ep *ep = container_of(job, struct xiw_ep, job);
+
+	smp_mb();	/* pairs with xiw_ep_unlock() */
+	if (mutex_trylock(&ep->lock)) {
+		xiw_pause("ep_work");
+		ep_look(ep);
+		if (READ_ONCE(ep->events))
+			ep_look(ep);
+		xiw_ep_unlock(ep);
+	}
 	xiw_ep_put(ep);
 }
 
-static void ep_deadline_work(struct work_struct *work)
+struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state,
+			     struct xiw_lane *lane)
 {
-	struct xiw_ep *ep = container_of(to_delayed_work(work), struct xiw_ep, deadline);
-
-	xiw_ep_wake(ep, XIW_EP_EV_DEADLINE);
-	xiw_ep_put(ep);
-}
-
-static void ep_retry_work(struct work_struct *work)
-{
-	struct xiw_ep *ep = container_of(to_delayed_work(work), struct xiw_ep, retry);
-
-	xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
-	xiw_ep_put(ep);
-}
-
-struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state)
-{
-	struct xiw_ep *ep = kzalloc_obj(*ep, GFP_KERNEL);
+	const gfp_t gfp = xiw_gfp_charged();
+	struct xiw_ep *ep = kzalloc_obj(*ep, gfp);
 
 	if (!ep)
 		return NULL;
+	ep->lane = lane ? xiw_lane_get(lane) : xiw_lane_create();
+	if (!ep->lane) {
+		kfree(ep);
+		return NULL;
+	}
 	kref_init(&ep->ref);
+	atomic_inc(&dev->num_eps);
 	ep->dev = dev;
 	ep->state = state;
 	ep->initiator = state == XIW_EP_CONNECTING;
 	mutex_init(&ep->lock);
-	INIT_WORK(&ep->work, ep_work);
-	INIT_DELAYED_WORK(&ep->deadline, ep_deadline_work);
-	INIT_DELAYED_WORK(&ep->retry, ep_retry_work);
-	INIT_LIST_HEAD(&ep->half_open);
-	ep->frame = kmalloc(XIW_MPA_FRAME_MAX, GFP_KERNEL);
-	if (!ep->frame || xa_alloc(&eps, &ep->id, ep, xa_limit_31b, GFP_KERNEL)) {
+	xiw_job_init(&ep->job, ep_run);
+	xiw_ep_init_timers(ep);
+	INIT_LIST_HEAD(&ep->waiting);
+	ep->frame = kmalloc(XIW_MPA_FRAME_MAX, gfp);
+	if (!ep->frame || xiw_ep_insert(ep)) {
 		xiw_ep_put(ep);
 		return NULL;
 	}
-	xiw_ep_get(ep);		/* its place in eps */
-	ep_set_timer(ep, &ep->deadline, ep->initiator ? EP_CONNECT_MS : EP_REQUEST_MS);
 	return ep;
 }
 
 struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
-			     struct xiw_listener *listener)
+			     struct xiw_listener *listener, struct xiw_lane *lane)
 {
-	struct xiw_ep *ep = xiw_ep_create(dev, XIW_EP_WAIT_REQUEST);
+	struct mem_cgroup *before = set_active_memcg(mem_cgroup_from_sk(sock->sk));
+	struct xiw_ep *ep = xiw_ep_create(dev, XIW_EP_WAIT_REQUEST, lane);
 
+	set_active_memcg(before);
 	if (!ep)
 		return NULL;
 	ep->listener = listener;
+	xiw_ep_set_deadline(ep, EP_REQUEST_MS);
 	ep_adopt(ep, sock);
 	return ep;
 }

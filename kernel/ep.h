@@ -10,6 +10,7 @@
 #include <rdma/iw_cm.h>
 
 #include "batch.h"
+#include "lane.h"
 #include "mpa.h"
 #include "terminate.h"
 
@@ -17,9 +18,6 @@ struct xiw_device;
 struct xiw_listener;
 struct xiw_loop;
 struct xiw_qp;
-
-/* Runs endpoints and listeners. */
-extern struct workqueue_struct *xiw_cm_wq;
 
 /*
  * enum xiw_ep_state - where a connection is
@@ -44,27 +42,34 @@ enum xiw_ep_state {
 #define XIW_EP_EV_OPENED	1	/* the first FPDU came */
 #define XIW_EP_EV_FAILED	2	/* xiw_qp_fail() or xiw_qp_lost() */
 #define XIW_EP_EV_DEADLINE	3
+#define XIW_EP_EV_EVICTED	4	/* a newer connection takes its place among the half-open */
+#define XIW_EP_EV_ALONE		5	/* the other end on this host has left the loop */
+#define XIW_EP_EV_HURRY		6	/* who was asked listens no more: it is to answer soon */
 
 /**
  * struct xiw_ep - one connection
  * @ref: one for its place in the list, one for each that points here: QP, worker, queued work
  * @rcu: socket callbacks may still look at it for a grace period
- * @id: what the iw_cm knows it by before it is accepted
+ * @id: what the iw_cm knows it by before it is accepted; never given to another one
  * @dev: its device
+ * @initiator: this end sent the Request; constant, so that RCU is enough to read it
  * @sk: the socket, with a reference of our own; a second call to a peer of revision 1 sets it anew,
  *	but it is constant while a queue pair is attached
  * @sock: the same while it is open
  * @events: XIW_EP_EV_*, atomic
- * @work: the state machine's run
- * @deadline: of the handshake, or of the farewell
+ * @lane: where @job runs, with a reference
+ * @job: the state machine's run
+ * @deadline: of the handshake, of the consumer's answer, or of the farewell
  * @retry: looks at received data when a Send has waited for long enough
  * @lock: guards all below; see Locking in qp.h
  * @state: where it is
- * @initiator: this end sent the Request
+ * @due: when @deadline is over, in jiffies; far away if there is none
  * @cm_id: whom to tell, with a reference; NULL before accept and after the end
- * @qp: queue pair, with a reference; NULL before accept and after the end
- * @listener: whose quota of half-open connections it counts in; NULL once a Request came
- * @half_open: place in the listener's list, guarded by its lock
+ * @qp: queue pair, with a reference; NULL before accept and after the end. Written with the socket
+ *	lock held, too, which is enough to read it
+ * @listener: where it came in; NULL once the consumer has answered
+ * @asked: the consumer that listens there knows of it, guarded by the listener's lock
+ * @waiting: place in a list of the listener, guarded by its lock
  * @ours: what our Request says; its private data is in @pd
  * @theirs: what the peer's frame says; points into @frame
  * @terms: what was agreed
@@ -72,28 +77,32 @@ enum xiw_ep_state {
  * @frame_len: octets of it
  * @pd: private data of our Request
  * @rest: last octets for TCP
- * @loop: shared with the endpoint of the peer, with a reference, or NULL
+ * @loop: shared with the endpoint of the peer, with a reference, or NULL; written once, under the
+ *	socket lock
  * @said_bye: our FIN is sent
  */
 struct xiw_ep {
 	struct kref		ref;
 	struct rcu_head		rcu;
-	u32			id;
+	unsigned long		id;
 	struct xiw_device	*dev;
+	bool			initiator;
 	struct sock		*sk;
 	struct socket		*sock;
 	unsigned long		events;
-	struct work_struct	work;
+	struct xiw_lane		*lane;
+	struct xiw_job		job;
 	struct delayed_work	deadline;
 	struct delayed_work	retry;
 
 	struct mutex		lock;
 	enum xiw_ep_state	state;
-	bool			initiator;
+	unsigned long		due;
 	struct iw_cm_id		*cm_id;
 	struct xiw_qp		*qp;
 	struct xiw_listener	*listener;
-	struct list_head	half_open;
+	bool			asked;
+	struct list_head	waiting;
 	struct xiw_mpa		ours;
 	struct xiw_mpa		theirs;
 	struct xiw_mpa_terms	terms;
@@ -112,20 +121,23 @@ struct xiw_ep {
  * @dev: the device that serves its local address
  * @sock: the connection; belongs to the endpoint if one is returned
  * @listener: where it came in; its lock is held, and it counts the endpoint as half-open
+ * @lane: of @listener
  *
  * Return: the endpoint with a reference, or NULL without memory.
  */
 struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
-			     struct xiw_listener *listener);
+			     struct xiw_listener *listener, struct xiw_lane *lane);
 
 /**
  * xiw_ep_create - make an endpoint without a socket
  * @dev: its device
  * @state: CONNECTING or WAIT_REQUEST
+ * @lane: orders what comes of it with that of others; NULL for a lane of its own
  *
  * Return: the endpoint with a reference, or NULL without memory.
  */
-struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state);
+struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state,
+			     struct xiw_lane *lane);
 
 /**
  * xiw_ep_dial - open a socket and start to connect, with @ep->ours and its cm_id
@@ -135,23 +147,31 @@ struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state);
  */
 int xiw_ep_dial(struct xiw_ep *ep);
 
-/**
- * xiw_ep_find - find an endpoint that the consumer is asked about
- * @id: xiw_ep.id
- *
- * Return: the endpoint with a reference, or NULL if the connection is over.
- */
-struct xiw_ep *xiw_ep_find(u32 id);
-
-/* Returns any endpoint of @dev with a reference, or NULL. */
-struct xiw_ep *xiw_ep_any(struct xiw_device *dev);
-
 static inline void xiw_ep_get(struct xiw_ep *ep)
 {
 	kref_get(&ep->ref);
 }
 
 void xiw_ep_put(struct xiw_ep *ep);
+
+/* What the consumer is told: the depths that the peer named, and the addresses. @ep is locked. */
+void xiw_ep_fill_event(struct xiw_ep *ep, struct iw_cm_event *event);
+
+/**
+ * xiw_ep_tell - tell the consumer of an endpoint, if it has one
+ * @ep: the endpoint, locked
+ * @type: of what
+ * @status: 0 or a negative errno
+ *
+ * Return: 0, or -ENOMEM if there is no memory for the peer's private data: then nothing was told.
+ */
+int xiw_ep_tell(struct xiw_ep *ep, enum iw_cm_event_type type, int status);
+
+/* Tells in what events its state asks for that it is over, for reason @err. @ep is locked. */
+void xiw_ep_tell_end(struct xiw_ep *ep, int err);
+
+/* Lets go of @ep->lock, and has the state machine look at what came while it was held. */
+void xiw_ep_unlock(struct xiw_ep *ep);
 
 /**
  * xiw_ep_wake - have the state machine look
@@ -161,13 +181,6 @@ void xiw_ep_put(struct xiw_ep *ep);
  * Context: any.
  */
 void xiw_ep_wake(struct xiw_ep *ep, unsigned int event);
-
-/* Has received data looked at again after a time. Context: any. */
-void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms);
-
-/* Ties consumer and queue pair to an endpoint; takes a reference on each. @ep is locked. */
-void xiw_ep_bind(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct xiw_qp *qp);
-void xiw_ep_unbind(struct xiw_ep *ep);
 
 /* The stream is agreed on: tells the consumer, or awaits the opening message. @ep is locked. */
 void xiw_ep_accepted(struct xiw_ep *ep);
@@ -191,6 +204,9 @@ void xiw_ep_finish(struct xiw_ep *ep, int err, enum xiw_cause cause);
  * @ep: the endpoint
  * @cause: XIW_OK for an orderly close, else why a Terminate is sent
  *
+ * What was posted before an orderly close is sent as far as the peer takes it, for half a second at
+ * most and not for a process that is being killed; what is left is flushed.
+ *
  * When it returns the queue pair is detached and flushed, and all events are on their way.
  *
  * Context: process; sleeps.
@@ -199,5 +215,62 @@ void xiw_ep_end(struct xiw_ep *ep, enum xiw_cause cause);
 
 /* Resets the connection and forgets it. Context: process; sleeps. */
 void xiw_ep_kill(struct xiw_ep *ep);
+
+/* ep_bind.c APIs */
+
+/* Ties consumer and queue pair to an endpoint; takes a reference on each. @ep is locked. */
+void xiw_ep_bind(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct xiw_qp *qp);
+void xiw_ep_unbind(struct xiw_ep *ep);
+
+/* ep_id.c APIs */
+
+/**
+ * xiw_ep_insert - give an endpoint its id, by which it is found from now on
+ * @ep: the endpoint; its place among those that are found holds a reference
+ *
+ * No id is ever given again: the iw_cm may name one long after its connection is over, and must not
+ * hit another with that. Where a long has 32 bits they run out after some four thousand million
+ * connections; then there are no more until the module is loaded anew.
+ *
+ * Return: 0; -ENOMEM; -ENOSPC.
+ */
+int xiw_ep_insert(struct xiw_ep *ep);
+
+/* It is not found any more. */
+void xiw_ep_erase(struct xiw_ep *ep);
+
+/**
+ * xiw_ep_find - find the endpoint of a connection that the consumer was asked about
+ * @cm_id: from the CONNECT_REQUEST event; its provider_data is xiw_ep.id
+ *
+ * Return: the endpoint with a reference, or NULL if the connection is over.
+ */
+struct xiw_ep *xiw_ep_find(const struct iw_cm_id *cm_id);
+
+/* Returns any endpoint of @dev with a reference, or NULL. */
+struct xiw_ep *xiw_ep_any(struct xiw_device *dev);
+
+/* Waits until nobody refers to an endpoint of @dev any more; all are closed, and none is made. */
+void xiw_ep_await_all(struct xiw_device *dev);
+
+/* ep_timer.c APIs */
+
+void xiw_ep_init_timers(struct xiw_ep *ep);
+void xiw_ep_clear_timers(struct xiw_ep *ep);
+
+/**
+ * xiw_ep_set_deadline - have the state machine woken by XIW_EP_EV_DEADLINE
+ * @ep: the endpoint, locked, or still known to its maker alone
+ * @timeout_ms: from now
+ *
+ * There is one deadline at a time. The event of an earlier one may be pending still when the next
+ * is set, so it says only that it is time to ask xiw_ep_is_due().
+ */
+void xiw_ep_set_deadline(struct xiw_ep *ep, unsigned int timeout_ms);
+void xiw_ep_clear_deadline(struct xiw_ep *ep);
+bool xiw_ep_is_due(const struct xiw_ep *ep);
+
+/* Has received data looked at again after a time. Context: any. */
+void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms);
 
 #endif /* XIW_EP_H */

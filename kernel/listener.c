@@ -1,44 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* listener.c - TCP ports on which connections are awaited */
 
-#include <linux/nsproxy.h>
 #include <linux/slab.h>
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 
+#include "cm.h"
 #include "device.h"
 #include "ep.h"
+#include "lane.h"
 #include "listener.h"
 #include "sock.h"
 
 /* Connections that have not sent their Request. The oldest gives way to a newer one. */
 #define LISTENER_HALF_OPEN	1024
 
+/* Connections that are accepted before those that are there have their turn. */
+#define LISTENER_BATCH		64
+
+/* When accepting is tried again that has failed for want of memory. */
+#define LISTENER_RETRY_MS	100
+
 /**
  * struct xiw_listener - one TCP socket that listens
- * @ref: one for the list of ids not being empty, one for each half-open connection and queued work
+ * @ref: one for the list of ids not being empty, one for each connection that is half-open or asked
+ *	about, one for the queued job
  * @rcu: the socket's callback may still look at it for a grace period
  * @entry: place in the list of all
  * @net: network namespace
+ * @vrf: index of the netdev to whose addresses it is confined (VRF), or 0
  * @addr: where it listens
  * @sock: the socket; NULL when nobody listens any more
- * @work: accepts
+ * @lane: all that comes in here is told in order
+ * @job: accepts
+ * @retry: queues @job when it has failed; holds a reference while it is pending
  * @lock: guards all below
- * @ids: who listens: one iw_cm_id for each device
+ * @ids: the ids that listen: one for each device
  * @half_open: connections without a Request, the oldest first
  * @num_half_open: their number
  *
  * A consumer that listens on the wildcard address has one iw_cm_id on each device, but TCP has one
- * socket only: they share it. Whose a connection is, its local address tells.
+ * socket only, or one for each VRF: they share it. Whose a connection is, its local address tells.
  */
 struct xiw_listener {
 	struct kref			ref;
 	struct rcu_head			rcu;
 	struct list_head		entry;
 	struct net			*net;
+	int				vrf;
 	struct sockaddr_storage		addr;
 	struct socket			*sock;
-	struct work_struct		work;
+	struct xiw_lane			*lane;
+	struct xiw_job			job;
+	struct delayed_work		retry;
 
 	struct mutex			lock;
 	struct list_head		ids;
@@ -52,12 +67,14 @@ struct xiw_listener {
  * @cm_id: with a reference
  * @dev: its device
  * @listener: its listener
+ * @asked: connections of which it was told, and that nobody has answered yet
  */
 struct listener_id {
 	struct list_head	entry;
 	struct iw_cm_id		*cm_id;
 	struct xiw_device	*dev;
 	struct xiw_listener	*listener;
+	struct list_head	asked;
 };
 
 static DEFINE_MUTEX(listeners_lock);	/* outermost; guards the list, and .entry */
@@ -67,6 +84,7 @@ static void listener_free(struct kref *ref)
 {
 	struct xiw_listener *listener = container_of(ref, struct xiw_listener, ref);
 
+	xiw_lane_put(listener->lane);
 	kfree_rcu(listener, rcu);
 }
 
@@ -79,7 +97,7 @@ void xiw_listener_wake(struct xiw_listener *listener)
 {
 	if (!kref_get_unless_zero(&listener->ref))
 		return;
-	if (!queue_work(xiw_cm_wq, &listener->work))
+	if (!xiw_lane_queue(listener->lane, &listener->job))
 		listener_put(listener);
 }
 
@@ -110,13 +128,13 @@ static void listener_admit(struct xiw_listener *listener, struct xiw_ep *ep)
 	struct xiw_ep *oldest;
 
 	if (listener->num_half_open >= LISTENER_HALF_OPEN) {
-		oldest = list_first_entry(&listener->half_open, struct xiw_ep, half_open);
-		list_move_tail(&oldest->half_open, &listener->half_open);
-		xiw_ep_wake(oldest, XIW_EP_EV_DEADLINE);
+		oldest = list_first_entry(&listener->half_open, struct xiw_ep, waiting);
+		list_move_tail(&oldest->waiting, &listener->half_open);
+		xiw_ep_wake(oldest, XIW_EP_EV_EVICTED);
 	}
 	listener->num_half_open++;
 	kref_get(&listener->ref);
-	list_add_tail(&ep->half_open, &listener->half_open);
+	list_add_tail(&ep->waiting, &listener->half_open);
 }
 
 static void listener_welcome(struct xiw_listener *listener, struct socket *sock)
@@ -126,7 +144,7 @@ static void listener_welcome(struct xiw_listener *listener, struct socket *sock)
 	struct xiw_ep *ep;
 
 	id = xiw_sock_names(sock, &local, &remote) ? NULL : listener_find_id(listener, &local);
-	ep = id ? xiw_ep_accept(id->dev, sock, listener) : NULL;
+	ep = id ? xiw_ep_accept(id->dev, sock, listener, listener->lane) : NULL;
 	if (!ep) {
 		xiw_sock_detach(sock);
 		xiw_sock_release(sock, true);
@@ -136,14 +154,57 @@ static void listener_welcome(struct xiw_listener *listener, struct socket *sock)
 	xiw_ep_put(ep);
 }
 
-static void listener_work(struct work_struct *work)
+/* Return: 0 if there may be more of them, -EAGAIN if there are none, or another errno. */
+static int listener_accept(struct xiw_listener *listener)
 {
-	struct xiw_listener *listener = container_of(work, struct xiw_listener, work);
+	unsigned int left = LISTENER_BATCH;
 	struct socket *sock;
+	int ret = 0;
+
+	lockdep_assert_held(&listener->lock);
+
+	for (; left && !ret; left--) {
+		ret = xiw_sock_accept(listener->sock, &sock);
+		if (!ret)
+			listener_welcome(listener, sock);
+		else if (ret == -ENOBUFS)
+			ret = 0;
+	}
+	return ret;
+}
+
+/*
+ * TCP tells of a connection once, and of none while as many wait as may: look again by ourselves.
+ */
+static void listener_look_later(struct xiw_listener *listener)
+{
+	lockdep_assert_held(&listener->lock);
+
+	kref_get(&listener->ref);
+	if (!queue_delayed_work(xiw_lane_wq, &listener->retry, msecs_to_jiffies(LISTENER_RETRY_MS)))
+		listener_put(listener);
+}
+
+static void listener_retry(struct work_struct *work)
+{
+	struct xiw_listener *listener =
+		container_of(to_delayed_work(work), struct xiw_listener, retry);
+
+	xiw_listener_wake(listener);
+	listener_put(listener);
+}
+
+static void listener_run(struct xiw_job *job)
+{
+	struct xiw_listener *listener = container_of(job, struct xiw_listener, job);
+	int ret;
 
 	mutex_lock(&listener->lock);
-	while (listener->sock && !kernel_accept(listener->sock, &sock, O_NONBLOCK))
-		listener_welcome(listener, sock);
+	ret = listener->sock ? listener_accept(listener) : -EAGAIN;
+	if (!ret)
+		xiw_listener_wake(listener);
+	else if (ret != -EAGAIN)
+		listener_look_later(listener);
 	mutex_unlock(&listener->lock);
 	listener_put(listener);
 }
@@ -151,25 +212,51 @@ static void listener_work(struct work_struct *work)
 void xiw_listener_leave(struct xiw_listener *listener, struct xiw_ep *ep)
 {
 	mutex_lock(&listener->lock);
-	list_del_init(&ep->half_open);
-	listener->num_half_open--;
+	list_del_init(&ep->waiting);
+	if (!ep->asked)
+		listener->num_half_open--;
 	mutex_unlock(&listener->lock);
 	listener_put(listener);
 }
 
-int xiw_listener_ask(struct xiw_listener *listener, struct xiw_device *dev,
-		     struct iw_cm_event *event)
+static int listener_ask(struct listener_id *id, struct xiw_ep *ep, struct iw_cm_event *event)
+{
+	struct xiw_listener *listener = id->listener;
+	int ret;
+
+	lockdep_assert_held(&listener->lock);
+
+	ret = id->cm_id->event_handler(id->cm_id, event);
+	if (ret)
+		return ret;
+	ep->asked = true;
+	listener->num_half_open--;
+	list_move_tail(&ep->waiting, &id->asked);
+	return 0;
+}
+
+static struct listener_id *listener_find_device(struct xiw_listener *listener,
+						const struct xiw_device *dev)
 {
 	struct listener_id *id;
-	int ret = -ECONNREFUSED;
+
+	lockdep_assert_held(&listener->lock);
+
+	list_for_each_entry(id, &listener->ids, entry) {
+		if (id->dev == dev)
+			return id;
+	}
+	return NULL;
+}
+
+int xiw_listener_ask(struct xiw_listener *listener, struct xiw_ep *ep, struct iw_cm_event *event)
+{
+	struct listener_id *id;
+	int ret;
 
 	mutex_lock(&listener->lock);
-	list_for_each_entry(id, &listener->ids, entry) {
-		if (id->dev == dev) {
-			ret = id->cm_id->event_handler(id->cm_id, event);
-			break;
-		}
-	}
+	id = listener_find_device(listener, ep->dev);
+	ret = id ? listener_ask(id, ep, event) : -ECONNREFUSED;
 	mutex_unlock(&listener->lock);
 	return ret;
 }
@@ -191,14 +278,16 @@ static bool listener_same_addr(const struct sockaddr_storage *a, const struct so
 	       ipv6_addr_equal(&a6->sin6_addr, &b6->sin6_addr);
 }
 
-static struct xiw_listener *listener_find(struct net *net, const struct sockaddr_storage *addr)
+static struct xiw_listener *listener_find(struct net *net, int vrf,
+					  const struct sockaddr_storage *addr)
 {
 	struct xiw_listener *listener;
 
 	lockdep_assert_held(&listeners_lock);
 
 	list_for_each_entry(listener, &listeners, entry) {
-		if (net_eq(listener->net, net) && listener_same_addr(&listener->addr, addr))
+		if (net_eq(listener->net, net) && listener->vrf == vrf &&
+		    listener_same_addr(&listener->addr, addr))
 			return listener;
 	}
 	return NULL;
@@ -209,9 +298,11 @@ static int listener_open(struct xiw_listener *listener, const struct iw_cm_id *c
 	struct socket *sock;
 	int ret;
 
-	sock = xiw_sock_open(listener->net, cm_id, listener->addr.ss_family);
+	sock = xiw_sock_open(listener->net, listener->vrf, cm_id, listener->addr.ss_family);
 	if (IS_ERR(sock))
 		return PTR_ERR(sock);
+	if (xiw_device_is_being_added(to_xiw_device(cm_id->device)))
+		xiw_sock_forget_payer(sock->sk);
 	listener->sock = sock;
 	ret = xiw_sock_listen(sock, &listener->addr, backlog, listener);
 	if (ret) {
@@ -221,19 +312,27 @@ static int listener_open(struct xiw_listener *listener, const struct iw_cm_id *c
 	return ret;
 }
 
-static struct xiw_listener *listener_create(struct net *net, const struct sockaddr_storage *addr)
+static struct xiw_listener *listener_create(struct net *net, int vrf,
+					    const struct sockaddr_storage *addr)
 {
 	struct xiw_listener *listener;
 
 	lockdep_assert_held(&listeners_lock);
 
-	listener = kzalloc_obj(*listener, GFP_KERNEL);
+	listener = kzalloc_obj(*listener, GFP_KERNEL_ACCOUNT);
 	if (!listener)
 		return NULL;
+	listener->lane = xiw_lane_create();
+	if (!listener->lane) {
+		kfree(listener);
+		return NULL;
+	}
 	kref_init(&listener->ref);
 	listener->net = net;
+	listener->vrf = vrf;
 	listener->addr = *addr;
-	INIT_WORK(&listener->work, listener_work);
+	xiw_job_init(&listener->job, listener_run);
+	INIT_DELAYED_WORK(&listener->retry, listener_retry);
 	mutex_init(&listener->lock);
 	INIT_LIST_HEAD(&listener->ids);
 	INIT_LIST_HEAD(&listener->half_open);
@@ -241,7 +340,9 @@ static struct xiw_listener *listener_create(struct net *net, const struct sockad
 	return listener;
 }
 
-/* Who calls before the id is in the list would be sent away, so both are done under the lock. */
+/*
+ * A call that came before the id is in the list would be sent away: both are done under the lock.
+ */
 static int listener_join(struct xiw_listener *listener, struct listener_id *id, int backlog)
 {
 	int ret = 0;
@@ -249,14 +350,16 @@ static int listener_join(struct xiw_listener *listener, struct listener_id *id, 
 	lockdep_assert_held(&listeners_lock);
 
 	mutex_lock(&listener->lock);
-	if (!listener->sock)
+	if (listener_find_device(listener, id->dev))
+		ret = -EADDRINUSE;
+	else if (!listener->sock)
 		ret = listener_open(listener, id->cm_id, backlog);
 	if (!ret) {
 		id->listener = listener;
 		list_add(&id->entry, &listener->ids);
 	}
 	mutex_unlock(&listener->lock);
-	if (ret) {
+	if (list_empty(&listener->ids)) {
 		list_del(&listener->entry);
 		listener_put(listener);
 	}
@@ -268,53 +371,44 @@ static int listener_join(struct xiw_listener *listener, struct listener_id *id, 
  * device, also for those that cannot see its connections: in another namespace, or on a netdev
  * that does not own the address. Taking the port there would only keep it from others.
  */
-static bool listener_concerns(const struct xiw_device *dev, const struct sockaddr_storage *addr)
+static bool listener_concerns(const struct xiw_device *dev, const struct iw_cm_id *cm_id)
 {
+	const struct sockaddr_storage *addr = &cm_id->m_local_addr;
 	const struct sockaddr_in *a4 = (const void *)addr;
 	const struct sockaddr_in6 *a6 = (const void *)addr;
-	struct net *net = read_pnet(&dev->net);
 	bool owned;
 
-	if (!net_eq(current->nsproxy->net_ns, net))
+	if (!xiw_cm_concerns(cm_id, dev))
 		return false;
 	if (addr->ss_family == AF_INET ? a4->sin_addr.s_addr == htonl(INADDR_ANY) :
 	    ipv6_addr_any(&a6->sin6_addr))
 		return true;
 	rcu_read_lock();
-	owned = xiw_sock_netdev(net, addr) == dev->netdev;
+	owned = xiw_sock_netdev(read_pnet(&dev->net), addr) == dev->netdev;
 	rcu_read_unlock();
 	return owned;
 }
 
-/**
- * xiw_listen - await connections for an iw_cm_id
- * @cm_id: where, and whom to tell
- * @backlog: connections that TCP may hold for us
- *
- * Return: 0; -EADDRINUSE, -EADDRNOTAVAIL and others of bind() and listen(); -ENOMEM.
- */
-int xiw_listen(struct iw_cm_id *cm_id, int backlog)
+static int listener_add(struct xiw_device *dev, struct iw_cm_id *cm_id, int backlog)
 {
-	struct xiw_device *dev = to_xiw_device(cm_id->device);
 	struct net *net = read_pnet(&dev->net);
+	int vrf = l3mdev_master_ifindex(dev->netdev);
 	struct xiw_listener *listener;
 	struct listener_id *id;
 	int ret;
 
-	cm_id->provider_data = NULL;
-	if (!listener_concerns(dev, &cm_id->m_local_addr))
-		return 0;
-	id = kzalloc_obj(*id, GFP_KERNEL);
+	id = kzalloc_obj(*id, GFP_KERNEL_ACCOUNT);
 	if (!id)
 		return -ENOMEM;
 
 	id->cm_id = cm_id;
 	id->dev = dev;
+	INIT_LIST_HEAD(&id->asked);
 
 	mutex_lock(&listeners_lock);
-	listener = listener_find(net, &cm_id->m_local_addr);
+	listener = listener_find(net, vrf, &cm_id->m_local_addr);
 	if (!listener)
-		listener = listener_create(net, &cm_id->m_local_addr);
+		listener = listener_create(net, vrf, &cm_id->m_local_addr);
 	ret = listener ? listener_join(listener, id, backlog) : -ENOMEM;
 	mutex_unlock(&listeners_lock);
 	if (ret) {
@@ -327,10 +421,50 @@ int xiw_listen(struct iw_cm_id *cm_id, int backlog)
 }
 
 /**
+ * xiw_listen - await connections for an iw_cm_id
+ * @cm_id: the address, and the consumer that hears of them
+ * @backlog: connections that TCP may hold for us
+ *
+ * While a link is added, a port that somebody else has is no error: of an error the rdma_cm would
+ * conclude that it cannot use the new link at all. The listener keeps its other links.
+ *
+ * Return: 0; -EADDRINUSE, -EADDRNOTAVAIL and others of bind() and listen(); -ENOMEM.
+ */
+int xiw_listen(struct iw_cm_id *cm_id, int backlog)
+{
+	struct xiw_device *dev = to_xiw_device(cm_id->device);
+	int ret;
+
+	cm_id->provider_data = NULL;
+	if (!listener_concerns(dev, cm_id))
+		return 0;
+	ret = listener_add(dev, cm_id, backlog);
+	if (ret != -EADDRINUSE || !xiw_device_is_being_added(dev))
+		return ret;
+	netdev_warn(dev->netdev, "port in use: the RDMA listener at %pISpc does not get this link\n",
+		    &cm_id->m_local_addr);
+	return 0;
+}
+
+/* Nobody can tell which of them the iw_cm has handed on, and which it will drop. */
+static void listener_hurry(struct listener_id *id)
+{
+	struct xiw_ep *ep, *next;
+
+	lockdep_assert_held(&id->listener->lock);
+
+	list_for_each_entry_safe(ep, next, &id->asked, waiting) {
+		list_del_init(&ep->waiting);
+		xiw_ep_wake(ep, XIW_EP_EV_HURRY);
+	}
+}
+
+/**
  * xiw_unlisten - stop awaiting connections for an iw_cm_id
  * @cm_id: as given to xiw_listen()
  *
- * No event comes any more when it returns. Connections whose Request was handed up live on.
+ * No event comes any more when it returns. Connections whose Request was handed up live on, if they
+ * are answered soon.
  *
  * Return: 0.
  */
@@ -346,9 +480,12 @@ int xiw_unlisten(struct iw_cm_id *cm_id)
 	mutex_lock(&listeners_lock);
 	mutex_lock(&listener->lock);
 	list_del(&id->entry);
+	listener_hurry(id);
 	if (list_empty(&listener->ids)) {
 		swap(sock, listener->sock);
 		list_del(&listener->entry);
+		if (cancel_delayed_work(&listener->retry))
+			listener_put(listener);
 	}
 	mutex_unlock(&listener->lock);
 	if (sock) {

@@ -5,7 +5,6 @@
 
 #include <rdma/iw_cm.h>
 
-struct xiw_device;
 struct xiw_ep;
 struct xiw_listener;
 
@@ -17,16 +16,16 @@ void xiw_listener_wake(struct xiw_listener *listener);
 /**
  * xiw_listener_ask - give a complete Request to the consumer that listens on a device
  * @listener: where the connection came in
- * @dev: the device that serves its local address
+ * @ep: the connection, locked; it is half-open no more if this succeeds
  * @event: the event
  *
  * Return: 0; -ECONNREFUSED if nobody listens there any more; -ENOMEM if the consumer's backlog
  * is full.
  */
-int xiw_listener_ask(struct xiw_listener *listener, struct xiw_device *dev,
+int xiw_listener_ask(struct xiw_listener *listener, struct xiw_ep *ep,
 		     struct iw_cm_event *event);
 
-/* A half-open connection of @listener has sent its Request, or ended: it gives back its place. */
+/* A connection of @listener has been answered, or ended: it gives back its place. */
 void xiw_listener_leave(struct xiw_listener *listener, struct xiw_ep *ep);
 
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in listener.c. */

@@ -6,6 +6,7 @@
 
 #include "ep.h"
 #include "loop.h"
+#include "pause.h"
 #include "sock.h"
 
 static void loop_free(struct kref *ref)
@@ -18,10 +19,29 @@ void xiw_loop_put(struct xiw_loop *loop)
 	kref_put(&loop->ref, loop_free);
 }
 
-/* Both socket locks are held; who takes qp->lock alone is to see the loop, too. */
+static struct xiw_loop *loop_create(void)
+{
+	struct xiw_loop *loop = kzalloc_obj(*loop, GFP_KERNEL);
+
+	if (!loop)
+		return NULL;
+	kref_init(&loop->ref);
+	spin_lock_init(&loop->lock);
+	return loop;
+}
+
+static bool loop_allowed(const struct xiw_qp *qp)
+{
+	return xiw_qp_open(qp) && !qp->loop && READ_ONCE(qp->dev->loopback);
+}
+
+/* The socket lock is held. A reader may have qp->lock alone, so that is taken, too. */
 static void loop_add(struct xiw_loop *loop, struct xiw_qp *qp, unsigned int end)
 {
 	unsigned long flags;
+
+	lockdep_assert(lockdep_sock_is_held(qp->ep->sk));
+	lockdep_assert_held(&loop->lock);
 
 	loop->qp[end] = qp;
 	kref_get(&loop->ref);
@@ -31,59 +51,65 @@ static void loop_add(struct xiw_loop *loop, struct xiw_qp *qp, unsigned int end)
 	spin_unlock_irqrestore(&qp->lock, flags);
 }
 
-static bool loop_allowed(const struct xiw_qp *qp)
+/*
+ * Whoever sees one end in the loop takes its lock before anything else, and then sees both there:
+ * else an FPDU would reach an end that answers it over TCP, with a socket that we have locked.
+ */
+static void loop_connect(struct xiw_loop *loop, struct xiw_qp *qp, struct xiw_qp *peer)
 {
-	return xiw_qp_open(qp) && !qp->loop && READ_ONCE(qp->dev->loopback);
+	xiw_loop_lock(loop);
+	loop_add(loop, qp, 0);
+	xiw_pause("loop_connect");
+	loop_add(loop, peer, 1);
+	xiw_loop_unlock(loop);
 }
 
-static void loop_connect(struct xiw_qp *qp, struct sock *other)
+/* Connects @qp to what is attached to @other, if it waits for its first FPDU. */
+static void loop_join(struct xiw_loop *loop, struct xiw_qp *qp, struct sock *other)
 {
-	struct xiw_ep *ep = xiw_sock_ep(other);
-	struct xiw_loop *loop;
 	struct xiw_qp *peer;
 
-	peer = ep ? READ_ONCE(ep->qp) : NULL;
-	if (!peer || !loop_allowed(peer) || !peer->tx.hold)
-		return;
-	loop = kzalloc_obj(*loop, GFP_KERNEL);
-	if (!loop)
-		return;
-	kref_init(&loop->ref);
-	spin_lock_init(&loop->lock);
-	loop_add(loop, qp, 0);
-	loop_add(loop, peer, 1);
-	xiw_loop_put(loop);
+	lock_sock_nested(other, SINGLE_DEPTH_NESTING);
+	peer = xiw_sock_peer(qp->ep->sk, other);
+	if (peer && loop_allowed(peer) && peer->tx.hold)
+		loop_connect(loop, qp, peer);
+	xiw_sock_unlock(other);
 }
 
 void xiw_loop_join(struct xiw_qp *qp)
 {
-	struct sock *sk = qp->ep->sk;
+	struct xiw_loop *loop;
 	struct sock *other;
 
-	lockdep_assert(lockdep_sock_is_held(sk));
+	lockdep_assert(lockdep_sock_is_held(qp->ep->sk));
 
+	xiw_pause("loop_join");
 	if (!loop_allowed(qp))
 		return;
-	other = xiw_sock_other_end(sk);
+	other = xiw_sock_other_end(qp->ep->sk);
 	if (!other)
 		return;
-	if (other != sk) {
-		lock_sock_nested(other, SINGLE_DEPTH_NESTING);
-		loop_connect(qp, other);
-		release_sock(other);
+	loop = loop_create();
+	if (loop) {
+		loop_join(loop, qp, other);
+		xiw_loop_put(loop);
 	}
-	sock_gen_put(other);
+	sock_put(other);
 }
 
 void xiw_loop_part(struct xiw_qp *qp)
 {
 	struct xiw_loop *loop = qp->loop;
+	struct xiw_qp *peer;
 
 	lockdep_assert_held(&qp->lock);
 
 	if (!loop)
 		return;
 	lockdep_assert_held(&loop->lock);
+	peer = xiw_loop_peer(qp);
 	loop->qp[loop->qp[1] == qp] = NULL;
 	qp->loop = NULL;
+	if (peer)
+		xiw_ep_wake(peer->ep, XIW_EP_EV_ALONE);
 }

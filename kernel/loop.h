@@ -37,7 +37,10 @@ struct xiw_loop {
  */
 void xiw_loop_join(struct xiw_qp *qp);
 
-/* Takes @qp out of its loop, if it has one, whose lock is held. */
+/*
+ * Takes @qp out of its loop, if it has one, whose lock is held. Its peer is told, for nobody knows
+ * whether TCP will bring the end: a filter may take it away.
+ */
 void xiw_loop_part(struct xiw_qp *qp);
 
 void xiw_loop_put(struct xiw_loop *loop);
@@ -79,7 +82,7 @@ static inline void xiw_loop_unlock(struct xiw_loop *loop)
 }
 
 /*
- * For who holds the socket lock of @qp: takes what else its progress needs. Return: the loop, or
+ * The caller holds the socket lock of @qp. Takes what else its progress needs. Return: the loop, or
  * NULL if there is none.
  */
 static inline struct xiw_loop *xiw_loop_enter(struct xiw_qp *qp)

@@ -9,8 +9,8 @@
 #include <rdma/xiw-abi.h>
 
 #include "batch.h"
-#include "cm.h"
 #include "device.h"
+#include "lane.h"
 #include "odp.h"
 #include "worker.h"
 
@@ -61,9 +61,9 @@ static int __init main_init(void)
 	ret = xiw_devices_init();
 	if (ret)
 		return ret;
-	ret = xiw_cm_init();
+	ret = xiw_lanes_init();
 	if (ret)
-		goto no_cm;
+		goto no_lanes;
 	ret = xiw_odp_init();
 	if (ret)
 		goto no_odp;
@@ -81,8 +81,8 @@ no_notifier:
 no_workers:
 	xiw_odp_exit();
 no_odp:
-	xiw_cm_exit();
-no_cm:
+	xiw_lanes_exit();
+no_lanes:
 	xiw_devices_exit();
 	return ret;
 }
@@ -105,7 +105,7 @@ static void __exit main_exit(void)
 	ib_unregister_driver(XIW_DRIVER_ID);
 	xiw_workers_exit();
 	xiw_odp_exit();
-	xiw_cm_exit();
+	xiw_lanes_exit();
 	xiw_batch_exit();
 	xiw_devices_exit();
 }

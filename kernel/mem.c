@@ -8,10 +8,12 @@
 #include <rdma/ib_umem.h>
 
 #include "device.h"
+#include "limit.h"
 #include "mem.h"
 #include "odp.h"
 
 #define MEM_INDEX_MAX	(U32_MAX >> XIW_STAG_KEY_BITS)
+#define MEM_TRIES	64
 
 /*
  * Access
@@ -24,9 +26,9 @@ struct xiw_mr *xiw_mem_find(struct ib_device *ibdev, u32 stag)
 }
 
 /*
- * The same for who has found something before, and may look for it again: it is known to be there
- * still while no STag of the device has ended since. If one ends now it is freed after the grace
- * period, which waits for us.
+ * The same for an access that has found something before and looks for it again: it is known to be
+ * there still while no STag of the device has ended since. If one ends now it is freed after the
+ * grace period, which waits for us.
  */
 static struct xiw_mr *mem_find_again(struct ib_device *ibdev, u32 stag, struct xiw_found *found)
 {
@@ -38,6 +40,47 @@ static struct xiw_mr *mem_find_again(struct ib_device *ibdev, u32 stag, struct x
 		found->ended = ended;
 	}
 	return found->mr;
+}
+
+static void mem_drop(struct xiw_mr *mr)
+{
+	if (refcount_dec_and_test(&mr->ref))
+		complete(&mr->unused);
+}
+
+/*
+ * Who accesses may be preempted where PREEMPT_RT is, and spinning for it could go on for ever. So
+ * it holds a lock there, for which one can wait. It does not wait itself, as it may hold two: the
+ * lock is denied only while somebody ends the validity. Return: false if that is so.
+ */
+static bool mem_begin_access(struct xiw_mr *mr)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		return true;
+	if (!read_trylock(&mr->accesses))
+		return false;
+	__release(&mr->accesses);	/* sparse: the end is elsewhere */
+	return true;
+}
+
+static void mem_end_access(struct xiw_mr *mr)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		return;
+	__acquire(&mr->accesses);
+	read_unlock(&mr->accesses);
+}
+
+/* Those are over that began before @mr was made invalid. */
+static void mem_await_accesses(struct xiw_mr *mr)
+{
+	if (IS_ENABLED(CONFIG_PREEMPT_RT)) {
+		write_lock(&mr->accesses);
+		write_unlock(&mr->accesses);
+		return;
+	}
+	while (refcount_read(&mr->ref) > 1)
+		cpu_relax();
 }
 
 struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag, struct xiw_found *found)
@@ -52,19 +95,18 @@ struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag, struct xiw_found *
 	rcu_read_unlock();
 	if (mr)
 		smp_mb__after_atomic();	/* pairs with the barrier in xiw_mem_disable() */
-	else
+	if (mr && unlikely(!mem_begin_access(mr))) {
+		mem_drop(mr);
+		mr = NULL;
+	}
+	if (!mr)
 		local_bh_enable();
 	return mr;
 }
 
-static void mem_drop(struct xiw_mr *mr)
-{
-	if (refcount_dec_and_test(&mr->ref))
-		complete(&mr->unused);
-}
-
 void xiw_mr_drop(struct xiw_mr *mr)
 {
+	mem_end_access(mr);
 	mem_drop(mr);
 	local_bh_enable();
 }
@@ -86,7 +128,7 @@ enum xiw_mem_fault xiw_mr_judge_range(const struct xiw_mr *mr, u64 addr, u64 len
 static enum xiw_mem_fault mem_judge(const struct xiw_mr *mr, const struct ib_qp *ibqp, u32 stag,
 				    u64 addr, u64 len, int access)
 {
-	/* pairs with xiw_mem_enable(): who sees it valid sees what it stands for */
+	/* pairs with xiw_mem_enable(): a reader that sees it valid sees what it stands for */
 	if (!smp_load_acquire(&mr->valid) || mr->stag != stag)
 		return XIW_MEM_BAD_STAG;
 	if (!xiw_mem_belongs(mr, ibqp))
@@ -180,9 +222,8 @@ void xiw_mem_disable(struct xiw_mr *mr)
 {
 	local_bh_disable();
 	WRITE_ONCE(mr->valid, false);
-	smp_mb();	/* pairs with xiw_mr_get(): it sees that, or we see its reference */
-	while (refcount_read(&mr->ref) > 1)
-		cpu_relax();
+	smp_mb();	/* pairs with xiw_mr_hold(): it sees that, or we see its reference */
+	mem_await_accesses(mr);
 	local_bh_enable();
 }
 
@@ -202,7 +243,7 @@ struct xiw_mr *xiw_mem_alloc(struct ib_pd *pd, enum ib_mr_type type, int access)
 
 	if (access & ~XIW_MEM_ACCESS)
 		return ERR_PTR(-EOPNOTSUPP);
-	mr = kzalloc_obj(*mr, GFP_KERNEL);
+	mr = kzalloc_obj(*mr, XIW_GFP_PROCESS);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
@@ -213,13 +254,14 @@ struct xiw_mr *xiw_mem_alloc(struct ib_pd *pd, enum ib_mr_type type, int access)
 	refcount_set(&mr->ref, 1);
 	init_completion(&mr->unused);
 	spin_lock_init(&mr->lock);
+	rwlock_init(&mr->accesses);
 	return mr;
 }
 
 /* To the region it is one block, larger than any memory. */
 int xiw_mem_use_row(struct xiw_mr *mr, void *start, u64 offset, u64 len)
 {
-	mr->blocks = kzalloc_obj(*mr->blocks, GFP_KERNEL);
+	mr->blocks = kzalloc_obj(*mr->blocks, XIW_GFP_PROCESS);
 	if (!mr->blocks)
 		return -ENOMEM;
 	mr->blocks[0] = (uintptr_t)start;
@@ -249,22 +291,50 @@ void xiw_mem_free(struct xiw_mr *mr)
 	kfree_rcu(mr, rcu);
 }
 
-/* Indices are drawn at random from 2^24: one cannot be guessed and is not soon used again. */
-int xiw_mem_publish(struct xiw_mr *mr)
+static enum xiw_kind mem_kind(const struct xiw_mr *mr)
 {
-	struct xiw_device *dev = to_xiw_device(mr->ibmr.device);
-	u32 index;
-	int ret;
+	return mr->window ? XIW_MWS : XIW_MRS;
+}
 
-	do {
+/*
+ * Indices are drawn at random from 2^24: one cannot be guessed and is not soon used again. At most
+ * an eighth of them is taken, so a third draw is rare, and the last one never comes.
+ */
+static int mem_draw_stag(struct xiw_device *dev, struct xiw_mr *mr)
+{
+	int ret = -EBUSY;
+	u32 index;
+	int i;
+
+	static_assert(XIW_MAX_MR + XIW_MAX_MW <= (MEM_INDEX_MAX + 1) / 8);
+
+	for (i = 0; ret == -EBUSY && i < MEM_TRIES; i++) {
 		index = get_random_u32_inclusive(1, MEM_INDEX_MAX);
 		mr->stag = (index << XIW_STAG_KEY_BITS) | get_random_u8();
 		mr->ibmr.lkey = mr->stag;
 		mr->ibmr.rkey = mr->stag;
-		ret = xa_insert(&dev->stags, index, mr, GFP_KERNEL);
-	} while (ret == -EBUSY);
+		ret = xa_insert(&dev->stags, index, mr, XIW_GFP_PROCESS);
+	}
+	return ret;
+}
+
+int xiw_mem_publish(struct xiw_mr *mr)
+{
+	struct xiw_device *dev = to_xiw_device(mr->ibmr.device);
+	int ret;
+
+	ret = xiw_limit_take(dev, mem_kind(mr));
 	if (ret)
-		xiw_mem_free(mr);
+		goto too_many;
+	ret = mem_draw_stag(dev, mr);
+	if (ret)
+		goto no_stag;
+	return 0;
+
+no_stag:
+	xiw_limit_give_back(dev, mem_kind(mr));
+too_many:
+	xiw_mem_free(mr);
 	return ret;
 }
 
@@ -277,5 +347,6 @@ void xiw_mem_retire(struct xiw_mr *mr)
 	atomic64_inc(&dev->stags_ended);
 	mem_drop(mr);
 	wait_for_completion(&mr->unused);
+	xiw_limit_give_back(dev, mem_kind(mr));
 	xiw_mem_free(mr);
 }

@@ -21,6 +21,7 @@ struct xiw_odp;
  * @ibmr: what the core sees; lkey and rkey are the STag, or are to be with the next registration.
  *	Of a window device and domain only
  * @ref: one for the registration, one for each access under way
+ * @accesses: with PREEMPT_RT: read held by each access under way, so that one can wait for its end
  * @unused: completed by the last put
  * @rcu: lookups may still see it for a grace period
  * @stag: random sparse index in the upper 24 bits, key octet below (RFC 5040 section 8.1.1)
@@ -51,6 +52,7 @@ struct xiw_odp;
 struct xiw_mr {
 	struct ib_mr		ibmr;
 	refcount_t		ref;
+	rwlock_t		accesses;
 	struct completion	unused;
 	struct rcu_head		rcu;
 
@@ -236,7 +238,8 @@ struct xiw_mr *xiw_mem_find(struct ib_device *ibdev, u32 stag);
  * @mr: what it stands for; the caller holds no reference that xiw_mr_get() gave
  *
  * When it returns no access starts, and none is under way. Accesses run with softirqs off, on other
- * CPUs, so the wait is no longer than one of them.
+ * CPUs, so the wait is no longer than one of them. With PREEMPT_RT one may be preempted: there it
+ * is a lock that is waited for.
  */
 void xiw_mem_disable(struct xiw_mr *mr);
 

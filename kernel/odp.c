@@ -17,6 +17,9 @@
 /* Pages that are fetched or forgotten at a time. */
 #define ODP_BATCH	64UL
 
+/* How often pages are fetched again that the process has lost meanwhile. */
+#define ODP_TRIES	16
+
 /**
  * struct xiw_odp - the pages of a region on demand
  * @notifier: hears when the process is about to lose pages, or the right to write them
@@ -44,8 +47,8 @@ static struct workqueue_struct *odp_wq;
  */
 
 /*
- * Who fetches a page to be written has made it dirty, and whoever makes it clean again says so here
- * first: there is nothing to be done for a page that was written.
+ * A page that is fetched to be written is dirty by that, and before the mm makes it clean again it
+ * says so here: there is nothing to be done for a page that was written.
  */
 static bool odp_invalidate(struct mmu_interval_notifier *notifier,
 			   const struct mmu_notifier_range *range, unsigned long seq)
@@ -107,30 +110,34 @@ static long odp_fetch_some(struct xiw_odp *odp, unsigned long first, unsigned lo
 
 /*
  * Fetches all pages in which @len octets from @place on are. With FOLL_NOFAULT those that the
- * process has, without an error for those that it has not. Pages may be lost again at once.
+ * process has, without an error for those that it has not. Pages may be lost again at once: -EAGAIN
+ * if that happens over and over.
  */
 static int odp_fetch(struct xiw_odp *odp, u64 place, u64 len, unsigned int flags)
 {
 	unsigned long at = place >> PAGE_SHIFT;
 	unsigned long end = ((place + len - 1) >> PAGE_SHIFT) + 1;
+	unsigned int tries = 0;
 	long ret = 0;
 
 	if (!mmget_not_zero(odp->notifier.mm))
 		return -EFAULT;		/* the process has gone */
 	while (at < end && !fatal_signal_pending(current)) {
 		ret = odp_fetch_some(odp, at, end - at, flags);
-		if (ret > 0)
+		if (ret > 0) {
 			at += ret;
-		else if (ret != -EAGAIN && (flags & FOLL_NOFAULT))
+			tries = 0;
+		} else if (ret != -EAGAIN && (flags & FOLL_NOFAULT)) {
 			at++;
-		else if (ret != -EAGAIN)
+		} else if (ret != -EAGAIN || ++tries == ODP_TRIES) {
 			break;
+		}
 		cond_resched();
 	}
 	mmput_async(odp->notifier.mm);
 	if (at == end)
 		return 0;
-	return ret < 0 && ret != -EAGAIN ? ret : -EINTR;
+	return ret < 0 ? ret : -EINTR;
 }
 
 /* What follows will be accessed next, more often than not: as far as the process has it. */
@@ -153,9 +160,11 @@ void xiw_odp_work(struct work_struct *work)
 {
 	struct xiw_accessor *by = container_of(work, struct xiw_accessor, work);
 	struct xiw_qp *qp = to_xiw_qp(by->ibqp);
+	int ret;
 
-	by->failed = odp_fetch(by->odp, by->place, by->len, 0);
-	if (!by->failed)
+	ret = odp_fetch(by->odp, by->place, by->len, 0);
+	by->failed = ret && ret != -EAGAIN;	/* else the access has it tried again */
+	if (!ret)
 		odp_fetch_ahead(by->odp, by->place + by->len);
 	xiw_odp_put(by->odp);
 	smp_store_release(&by->fetching, false);	/* pairs with odp_miss() */
@@ -204,7 +213,15 @@ enum xiw_mem_fault xiw_odp_enter(struct xiw_mr *mr, struct xiw_accessor *by, u64
 	u64 place = xiw_mr_place(mr, addr);
 
 	lockdep_assert(in_softirq());
-	read_lock(&mr->odp->lock);
+	/*
+	 * A writer is about to take pages away, or to tell of more of them: the access is put
+	 * off as if they had gone. It must not wait here, as on one host the source may be held
+	 * already when the sink is entered, and be of the same region: where locks are fair, as
+	 * with PREEMPT_RT, a writer between the two would wait for the first, and the second for
+	 * the writer.
+	 */
+	if (!read_trylock(&mr->odp->lock))
+		return odp_miss(mr, by, addr, place, len);
 	if (likely(odp_knows(mr->odp, place, len))) {
 		__release(&mr->odp->lock);	/* sparse: the leave is elsewhere */
 		return XIW_MEM_OK;
@@ -232,7 +249,7 @@ int xiw_odp_attach(struct xiw_mr *mr, u64 start, u64 len)
 	if (!len || check_add_overflow((unsigned long)start, (unsigned long)len, &end) ||
 	    PAGE_ALIGN(end) < end)
 		return -EINVAL;
-	odp = kzalloc_obj(*odp, GFP_KERNEL);
+	odp = kzalloc_obj(*odp, XIW_GFP_PROCESS);
 	if (!odp)
 		return ret;
 	kref_init(&odp->ref);
@@ -240,7 +257,7 @@ int xiw_odp_attach(struct xiw_mr *mr, u64 start, u64 len)
 	odp->writable = ib_access_writable(mr->access);
 	odp->start = PAGE_ALIGN_DOWN(start);
 	odp->num = (PAGE_ALIGN(end) - odp->start) >> PAGE_SHIFT;
-	odp->blocks = kvcalloc(odp->num, sizeof(*odp->blocks), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	odp->blocks = kvcalloc(odp->num, sizeof(*odp->blocks), XIW_GFP_PROCESS);
 	if (odp->blocks)
 		ret = mmu_interval_notifier_insert(&odp->notifier, current->mm, odp->start,
 						   odp->num << PAGE_SHIFT, &odp_notifier_ops);
@@ -330,7 +347,7 @@ static int odp_advise_sge(struct ib_pd *pd, const struct ib_sge *sge, bool write
  * Return: 0; -EOPNOTSUPP for unknown advice; -ENOENT for a bad lkey; -EINVAL for one of a window or
  * of a region whose pages are pinned; -EPERM for another domain, or for a region without a right to
  * write if that is what the advice is about; -EFAULT for octets outside of the region or without
- * pages; -EINTR.
+ * pages; -EAGAIN if the process loses them as fast as they are fetched; -EINTR.
  */
 int xiw_odp_advise(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
 		   struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs)

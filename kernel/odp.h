@@ -55,8 +55,9 @@ void xiw_odp_work(struct work_struct *work);
  * @addr: first octet
  * @len: octets; more than 0, and all inside @mr
  *
- * Return: XIW_MEM_OK: the pages stay until xiw_odp_leave(). XIW_MEM_ABSENT: some are not there but
- * will be fetched, then @by is resumed. XIW_MEM_BAD_BOUNDS: the process has no such pages.
+ * Return: XIW_MEM_OK: the pages stay until xiw_odp_leave(). XIW_MEM_ABSENT: some are not there, or
+ * are just being taken away or fetched; then @by is resumed. XIW_MEM_BAD_BOUNDS: the process has no
+ * such pages.
  */
 enum xiw_mem_fault xiw_odp_enter(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 len);
 void xiw_odp_leave(struct xiw_mr *mr);

@@ -6,6 +6,7 @@
 #include "atomic.h"
 #include "mem.h"
 #include "opcode.h"
+#include "pause.h"
 #include "place.h"
 #include "trace.h"
 
@@ -38,10 +39,11 @@ enum xiw_cause xiw_source_fault(enum xiw_mem_fault fault)
 	return causes[fault];
 }
 
-/* Copies the next @len octets of the stream to @addr. */
-static enum xiw_mem_fault place_copy(struct xiw_qp *qp, struct xiw_cursor *from, u32 stag,
-				     u64 addr, u32 len, int access)
+/* Copies the next @len octets of the stream to @addr. Faults are named as of a tagged segment. */
+static enum xiw_cause place_copy(struct xiw_qp *qp, struct xiw_cursor *from, u32 stag, u64 addr,
+				 u32 len, int access)
 {
+	enum xiw_cause cause = XIW_OK;
 	enum xiw_mem_fault fault;
 	struct xiw_mr *mr;
 	size_t n;
@@ -49,35 +51,51 @@ static enum xiw_mem_fault place_copy(struct xiw_qp *qp, struct xiw_cursor *from,
 
 	fault = xiw_mr_get(&mr, &qp->rx_accessor, stag, addr, len, access);
 	if (unlikely(fault))
-		return fault;
-	for (; len; len -= n, addr += n) {
+		return place_tagged_fault(fault);
+	for (; len && !cause; len -= n, addr += n) {
 		n = len;
 		to = xiw_mr_span(mr, addr, &n);
-		if (xiw_cursor_copy(from, to, n))
-			break;	/* not readable: it was for the CRC or header a moment ago */
+		if (unlikely(xiw_fails("place_copy") || xiw_cursor_copy(from, to, n)))
+			cause = XIW_UNREADABLE;	/* without CRCs nobody has read it before */
 	}
 	xiw_mr_put(mr);
-	return XIW_MEM_OK;
+	return cause;
 }
 
 /*
  * Tagged
  */
 
+/*
+ * Segments of a Write are placed wherever they belong (RFC 5041 section 5.3). But only a Write that
+ * is in one piece has a length that Immediate Data can tell.
+ */
+static void place_note_write(struct xiw_write *write, u32 stag, u64 to, u32 len, bool last)
+{
+	if (!write->open)
+		*write = (struct xiw_write){};
+	if (len) {	/* else STag and TO mean nothing */
+		if (write->len && unlikely(stag != write->stag || to != write->next))
+			write->torn = true;
+		write->stag = stag;
+		write->next = to + len;
+		write->len += len;
+	}
+	write->open = !last;
+}
+
 static enum xiw_cause place_write(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 len,
 				  struct xiw_cursor *payload)
 {
-	struct xiw_rx *rx = &qp->rx;
-	enum xiw_mem_fault fault = XIW_MEM_OK;
+	u32 stag = be32_to_cpu(hdr->tagged.stag);
+	u64 to = be64_to_cpu(hdr->tagged.to);
+	enum xiw_cause cause = XIW_OK;
 
 	if (len)	/* else STag and TO must not be checked, RFC 5041 section 5.2 */
-		fault = place_copy(qp, payload, be32_to_cpu(hdr->tagged.stag),
-				   be64_to_cpu(hdr->tagged.to), len, IB_ACCESS_REMOTE_WRITE);
-	if (likely(!fault)) {
-		rx->write_len = len + (rx->write_open ? rx->write_len : 0);
-		rx->write_open = !(hdr->ctrl.ddp & DDP_LAST);
-	}
-	return place_tagged_fault(fault);
+		cause = place_copy(qp, payload, stag, to, len, IB_ACCESS_REMOTE_WRITE);
+	if (likely(!cause))
+		place_note_write(&qp->rx.write, stag, to, len, hdr->ctrl.ddp & DDP_LAST);
+	return cause;
 }
 
 /* The request will complete so; the stream ends. */
@@ -103,7 +121,8 @@ static enum xiw_cause place_read_done(struct xiw_qp *qp, const struct xiw_read *
 		xiw_qp_wr(qp, read->wr)->done = true;
 	xiw_fifo_pop(&qp->reads);
 	xiw_qp_retire(qp);
-	if (qp->tx.blocked) {
+	/* A run in which TCP works through the backlog has perhaps found itself blocked before. */
+	if (qp->tx.blocked || qp->tx.running) {
 		WRITE_ONCE(qp->tx.blocked, false);
 		qp->rx.kick = true;
 	}
@@ -112,7 +131,8 @@ static enum xiw_cause place_read_done(struct xiw_qp *qp, const struct xiw_read *
 
 /*
  * The sink of a Read is reachable for its peer by this Response only, so it needs local rights.
- * Segments come in any order of TO (RFC 5041 section 5.3); the last one completes the sum.
+ * What may be written there is what is due: the octets behind those that have come. So when the
+ * last segment comes each octet has come once.
  */
 static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 len,
 				      struct xiw_cursor *payload)
@@ -120,7 +140,7 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
 	bool last = hdr->ctrl.ddp & DDP_LAST;
 	struct xiw_read *read;
 	enum xiw_cause cause;
-	u64 offset;
+	u64 due;
 
 	if (!qp->reads.used)
 		return XIW_UNEXPECTED_RESPONSE;
@@ -133,12 +153,10 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
 	if (len) {
 		if (be32_to_cpu(hdr->tagged.stag) != read->sink.lkey)
 			return XIW_BAD_STAG;
-		offset = be64_to_cpu(hdr->tagged.to) - read->sink.addr;
-		if (offset > read->sink.length - len)
+		due = read->sink.addr + read->placed;
+		if (be64_to_cpu(hdr->tagged.to) != due)
 			return XIW_BAD_BOUNDS;
-		cause = place_tagged_fault(place_copy(qp, payload, read->sink.lkey,
-						      read->sink.addr + offset, len,
-						      IB_ACCESS_LOCAL_WRITE));
+		cause = place_copy(qp, payload, read->sink.lkey, due, len, IB_ACCESS_LOCAL_WRITE);
 		if (unlikely(cause))
 			return cause;
 		read->placed += len;
@@ -150,14 +168,24 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
  * Untagged
  */
 
+static int place_look(struct xiw_qp *qp)
+{
+	if (xiw_fails("place_look"))	/* as if it was posted a moment later */
+		return -ENOENT;
+	return xiw_recv_take(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
+}
+
 /* Doorbells are asked for while the queue is empty and a Send waits. */
 static int place_take_own(struct xiw_qp *qp)
 {
-	int ret = xiw_recv_take(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
+	bool asked = qp->rx.starved;
+	int ret = place_look(qp);
 
-	if (unlikely(ret == -ENOENT) && xiw_ring_unwatch(&qp->rq))
+	if (unlikely(ret == -ENOENT) && xiw_ring_unwatch(&qp->rq)) {
+		asked = true;
 		ret = xiw_recv_take(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
-	if (ret != -ENOENT && unlikely(qp->rx.starved))
+	}
+	if (ret != -ENOENT && unlikely(asked))
 		xiw_ring_watch(&qp->rq);
 	return ret;
 }
@@ -178,11 +206,11 @@ static enum xiw_cause place_find_recv(struct xiw_qp *qp)
 }
 
 /* Spreads the payload of one segment over the SGEs, from octet @mo of the message on. */
-static enum xiw_mem_fault place_scatter(struct xiw_qp *qp, u64 mo, u32 len,
-					struct xiw_cursor *payload)
+static enum xiw_cause place_scatter(struct xiw_qp *qp, u64 mo, u32 len,
+				    struct xiw_cursor *payload)
 {
 	const struct xiw_sge *sge = qp->rx.recv->sge;
-	enum xiw_mem_fault fault;
+	enum xiw_cause cause;
 	u32 n;
 
 	for (; len; sge++) {
@@ -191,14 +219,14 @@ static enum xiw_mem_fault place_scatter(struct xiw_qp *qp, u64 mo, u32 len,
 			continue;
 		}
 		n = min_t(u64, len, sge->length - mo);
-		fault = place_copy(qp, payload, sge->lkey, sge->addr + mo, n,
+		cause = place_copy(qp, payload, sge->lkey, sge->addr + mo, n,
 				   IB_ACCESS_LOCAL_WRITE);
-		if (unlikely(fault))
-			return fault;
+		if (unlikely(cause))
+			return cause;
 		len -= n;
 		mo = 0;
 	}
-	return XIW_MEM_OK;
+	return XIW_OK;
 }
 
 /* A receive request that cannot take its message: it completes so, and the stream ends. */
@@ -235,18 +263,20 @@ static void place_delivered(struct xiw_qp *qp, struct xiw_cqe *cqe)
 {
 	qp->rx.msn[DDP_QN_SEND]++;
 	qp->rx.recv_busy = false;
-	qp->rx.write_len = 0;
+	qp->rx.mo = 0;
+	if (!qp->rx.write.open)
+		qp->rx.write = (struct xiw_write){};
 	xiw_qp_complete_recv(qp, cqe);
 }
 
 static enum xiw_cause place_deliver(struct xiw_qp *qp, const struct xiw_rdmap_op *op,
-				    const struct xiw_headers *hdr, u32 message_len)
+				    const struct xiw_headers *hdr)
 {
 	struct xiw_cqe cqe = {
 		.wr_id = qp->rx.recv->wr_id,
 		.status = IB_WC_SUCCESS,
 		.opcode = XIW_WC_RECV,
-		.byte_len = message_len,
+		.byte_len = qp->rx.mo,
 		.solicited = op->solicited,
 	};
 	enum xiw_cause cause;
@@ -262,32 +292,40 @@ static enum xiw_cause place_deliver(struct xiw_qp *qp, const struct xiw_rdmap_op
 	return XIW_OK;
 }
 
-/* Segments of one message come in any order of MO; the last one is highest (RFC 5041 5.3). */
+/* The payload of a Send has not been placed: if memory is at fault, the request tells of it. */
+static enum xiw_cause place_send_fault(struct xiw_qp *qp, enum xiw_cause cause)
+{
+	if (cause == XIW_NOT_YET || cause == XIW_UNREADABLE)
+		return cause;
+	return place_recv_failed(qp, IB_WC_LOC_PROT_ERR, XIW_LOCAL_FAULT);
+}
+
+/*
+ * RFC 5041 section 5.3 lets the segments of a message come in any order. No sender makes use of
+ * that, and TCP keeps theirs, so each has to begin where the last one ended: then a message is
+ * whole when its last segment has come, and nothing else needs to be known of it.
+ */
 static enum xiw_cause place_send(struct xiw_qp *qp, const struct xiw_rdmap_op *op,
 				 const struct xiw_headers *hdr, u32 len,
 				 struct xiw_cursor *payload)
 {
-	u64 mo = be32_to_cpu(hdr->untagged.mo);
-	enum xiw_mem_fault fault;
+	u64 mo = qp->rx.mo;
 	enum xiw_cause cause;
 
 	if (be32_to_cpu(hdr->untagged.msn) != qp->rx.msn[DDP_QN_SEND])
 		return XIW_BAD_MSN;
+	if (unlikely(be32_to_cpu(hdr->untagged.mo) != mo))
+		return XIW_BAD_MO;
 	cause = place_find_recv(qp);
 	if (unlikely(cause))
 		return cause;
-	if (unlikely(mo > qp->rx.recv->length))
-		return place_recv_failed(qp, IB_WC_LOC_LEN_ERR, XIW_BAD_MO);
 	if (unlikely(mo + len > qp->rx.recv->length))
 		return place_recv_failed(qp, IB_WC_LOC_LEN_ERR, XIW_MESSAGE_TOO_LONG);
-	fault = place_scatter(qp, mo, len, payload);
-	if (unlikely(fault == XIW_MEM_ABSENT))
-		return XIW_NOT_YET;
-	if (unlikely(fault))
-		return place_recv_failed(qp, IB_WC_LOC_PROT_ERR, XIW_LOCAL_FAULT);
-	if (hdr->ctrl.ddp & DDP_LAST)
-		return place_deliver(qp, op, hdr, mo + len);
-	return XIW_OK;
+	cause = place_scatter(qp, mo, len, payload);
+	if (unlikely(cause))
+		return place_send_fault(qp, cause);
+	qp->rx.mo += len;
+	return hdr->ctrl.ddp & DDP_LAST ? place_deliver(qp, op, hdr) : XIW_OK;
 }
 
 /* A message that is due on its queue, and all of it in one segment. */
@@ -301,6 +339,12 @@ static enum xiw_cause place_judge_whole(const struct xiw_qp *qp, const struct xi
 	return hdr->ctrl.ddp & DDP_LAST ? XIW_OK : XIW_BAD_LENGTH;
 }
 
+/* The length of a Write that Immediate Data can tell of: all of its octets came, and in a row. */
+static bool place_write_whole(const struct xiw_write *write)
+{
+	return !write->open && !write->torn && write->len <= U32_MAX;
+}
+
 /*
  * Immediate Data stands in the line of the Sends and takes a receive request, in which it places
  * nothing. Its 8 octets are 4 of the verbs', then 4 that are not looked at. Verbs have it as part
@@ -312,7 +356,7 @@ static enum xiw_cause place_imm(struct xiw_qp *qp, const struct xiw_rdmap_op *op
 	struct xiw_cqe cqe = {
 		.status = IB_WC_SUCCESS,
 		.opcode = XIW_WC_RECV_IMM,
-		.byte_len = qp->rx.write_len,
+		.byte_len = qp->rx.write.len,
 		.imm_inv = (__force u32)hdr->imm.imm,
 		.flags = XIW_WC_WITH_IMM,
 		.solicited = op->solicited,
@@ -321,6 +365,8 @@ static enum xiw_cause place_imm(struct xiw_qp *qp, const struct xiw_rdmap_op *op
 
 	/* Segments of a Send that has not ended have the same number. */
 	cause = qp->rx.recv_busy ? XIW_BAD_MSN : place_judge_whole(qp, hdr, DDP_QN_SEND);
+	if (!cause && unlikely(!place_write_whole(&qp->rx.write)))
+		cause = XIW_TORN_WRITE;
 	if (!cause)
 		cause = place_find_recv(qp);
 	if (unlikely(cause))

@@ -135,9 +135,9 @@ int xiw_send_take(struct xiw_qp *qp)
 
 /*
  * Whether the caller had better go on posting while a worker sends: it does not wait for answers.
- * On one host a Read is over when its doorbell returns; who posts the next without having looked
- * at the completion of the last, or without having asked for one, would gain from sending both at
- * once.
+ * On one host a Read is over when its doorbell returns. A process that posts the next one without
+ * having looked at the completion of the last, or without having asked for one, would gain from
+ * sending both at once.
  */
 static bool post_streams(struct xiw_qp *qp)
 {
@@ -324,7 +324,8 @@ static int post_send_kernel(struct xiw_qp *qp, const struct ib_send_wr *wr,
 
 	spin_lock_irqsave(&qp->sq_post_lock, flags);
 	for (; wr; wr = wr->next) {
-		if (sq->posted - READ_ONCE(sq->returned) >= qp->cap.max_send_wr)
+		/* pairs with xiw_ring_return(): the slot is read before it is filled again */
+		if (sq->posted - smp_load_acquire(&sq->ctl->consumed) >= qp->cap.max_send_wr)
 			ret = -ENOMEM;
 		else
 			ret = post_fill(qp, xiw_ring_slot(sq, sq->posted), wr);

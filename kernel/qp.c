@@ -3,7 +3,6 @@
 
 #include <linux/cred.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "ep.h"
@@ -41,8 +40,8 @@ void xiw_qp_rem_ref(struct ib_qp *ibqp)
 
 /*
  * The number in a connection is what any process says, and the iw_cm takes it as it is. A process
- * may mean a queue pair of its own or of its user; others are for who administers the network, and
- * those of the kernel are for the kernel, too.
+ * may mean a queue pair of its own or of its user; others are for the administrator of the
+ * network, and those of the kernel are for the kernel, too.
  */
 static bool qp_is_for_caller(const struct xiw_qp *qp)
 {
@@ -126,11 +125,18 @@ void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype)
 		xiw_qp_event(qp, IB_EVENT_QP_REQ_ERR);
 }
 
-/* No request of the shared receive queue will be taken any more: who drains it waits for that. */
-static void qp_report_last_recv(struct xiw_qp *qp)
+/*
+ * No request of the shared receive queue will be taken any more: a consumer that drains it waits
+ * for IB_EVENT_QP_LAST_WQE_REACHED. It is told once for each attempt to connect: events that a
+ * process does not read fill memory.
+ */
+static bool qp_owes_last_event(struct xiw_qp *qp)
 {
-	if (qp->ibqp.srq)
-		xiw_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	bool owes = qp->ibqp.srq && !qp->told_last;
+
+	lockdep_assert_held(&qp->lock);
+	qp->told_last = true;
+	return owes;
 }
 
 /* Return: true for the first call after the stream was open. */
@@ -174,100 +180,6 @@ void xiw_qp_lost(struct xiw_qp *qp)
  * The socket
  */
 
-/* Return: the endpoint that drives @qp, with a reference, or NULL. The loop lives as long. */
-static struct xiw_ep *qp_driver(struct xiw_qp *qp, struct xiw_loop **loop)
-{
-	struct xiw_ep *ep = NULL;
-	unsigned long flags;
-
-	spin_lock_irqsave(&qp->lock, flags);
-	*loop = qp->loop;
-	if (qp->attached) {
-		ep = qp->ep;
-		xiw_ep_get(ep);
-	}
-	spin_unlock_irqrestore(&qp->lock, flags);
-	return ep;
-}
-
-static void qp_unlock(struct xiw_ep *ep, struct xiw_loop *loop)
-{
-	if (loop)
-		xiw_loop_unlock(loop);
-	else
-		release_sock(ep->sk);
-	xiw_ep_put(ep);
-}
-
-struct xiw_ep *xiw_qp_lock(struct xiw_qp *qp)
-{
-	struct xiw_loop *loop;
-	struct xiw_ep *ep;
-
-	while ((ep = qp_driver(qp, &loop))) {
-		if (loop)
-			xiw_loop_lock(loop);
-		else
-			lock_sock(ep->sk);
-		if (qp->attached && qp->ep == ep && qp->loop == loop)
-			break;
-		qp_unlock(ep, loop);
-	}
-	return ep;
-}
-
-void xiw_qp_unlock(struct xiw_qp *qp, struct xiw_ep *ep)
-{
-	qp_unlock(ep, qp->loop);
-}
-
-void xiw_qp_assert_locked(const struct xiw_qp *qp)
-{
-	if (qp->loop)
-		lockdep_assert_held(&qp->loop->lock);
-	else
-		lockdep_assert(lockdep_sock_is_held(qp->ep->sk));
-}
-
-void xiw_qp_resume_rx(struct xiw_qp *qp)
-{
-	if (READ_ONCE(qp->loop))
-		xiw_worker_queue(qp);
-	else
-		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
-}
-
-void xiw_qp_wake(struct xiw_qp *qp)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&qp->lock, flags);
-	if (qp->attached)
-		xiw_qp_resume_rx(qp);
-	spin_unlock_irqrestore(&qp->lock, flags);
-}
-
-static int qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
-{
-	struct xiw_irq_entry *irq = kvcalloc(max(ird, 1), sizeof(*irq), GFP_KERNEL);
-	struct xiw_read *reads = kvcalloc(max(ord, 1), sizeof(*reads), GFP_KERNEL);
-
-	if (!irq || !reads) {
-		kvfree(irq);
-		kvfree(reads);
-		return -ENOMEM;
-	}
-	kvfree(qp->irq_slots);
-	kvfree(qp->read_slots);
-	qp->irq_slots = irq;
-	qp->read_slots = reads;
-	qp->irq = (struct xiw_fifo){ .size = ird };
-	qp->reads = (struct xiw_fifo){ .size = ord };
-	qp->ird = ird;
-	qp->ord = ord;
-	return 0;
-}
-
 static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *terms, bool hold)
 {
 	struct xiw_send_slot *cur = qp->tx.cur;
@@ -298,7 +210,7 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 	lockdep_assert(lockdep_sock_is_held(sk));
 
 	/* Nobody else touches these: the endpoint has claimed the queue pair. */
-	ret = qp_alloc_fifos(qp, terms->ird, terms->ord);
+	ret = xiw_qp_alloc_fifos(qp, terms->ird, terms->ord);
 	if (ret)
 		return ret;
 	qp_start_streams(qp, terms, hold);
@@ -330,14 +242,24 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 		WRITE_ONCE(qp->tx.blocked, true);
 		*rest = qp->tx.batch;
 		qp->tx.batch = (struct xiw_batch){};
-		xiw_qp_flush_locked(qp);
+		if (qp->ibqp.srq)
+			xiw_srq_leave(xiw_qp_srq(qp), qp);
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
-	if (attached) {
-		xiw_qp_fire(qp);
-		qp_report_last_recv(qp);
-	}
 	return attached;
+}
+
+void xiw_qp_detached(struct xiw_qp *qp)
+{
+	unsigned long flags;
+	bool tell;
+
+	xiw_qp_flush(qp);
+	spin_lock_irqsave(&qp->lock, flags);
+	tell = qp_owes_last_event(qp);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	if (tell)
+		xiw_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
 int xiw_qp_claim(struct xiw_qp *qp, struct xiw_ep *ep)
@@ -347,13 +269,14 @@ int xiw_qp_claim(struct xiw_qp *qp, struct xiw_ep *ep)
 	int ret = 0;
 
 	spin_lock_irqsave(&qp->lock, flags);
-	if (qp->state != XIW_QP_IDLE || qp->claimed) {
+	if (qp->state != XIW_QP_IDLE || qp->claimed || qp->dying) {
 		ret = -EINVAL;
 	} else {
 		old = qp->ep;
 		xiw_ep_get(ep);
 		qp->ep = ep;
 		qp->claimed = true;
+		qp->told_last = false;
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
 	if (old)
@@ -390,19 +313,19 @@ static void qp_end(struct xiw_qp *qp, enum xiw_cause cause)
 {
 	struct xiw_ep *ep = qp_endpoint(qp);
 	unsigned long flags;
-	bool moved = false;
+	bool tell = false;
 
 	if (ep) {
 		xiw_ep_end(ep, cause);
 		xiw_ep_put(ep);
 	}
 	spin_lock_irqsave(&qp->lock, flags);
-	if (!qp->attached && qp->state != XIW_QP_ERROR)
-		moved = xiw_qp_move(qp, XIW_QP_ERROR);
+	if (!qp->attached && qp->state != XIW_QP_ERROR && xiw_qp_move(qp, XIW_QP_ERROR))
+		tell = qp_owes_last_event(qp);
 	spin_unlock_irqrestore(&qp->lock, flags);
 	xiw_qp_flush(qp);
-	if (moved)
-		qp_report_last_recv(qp);
+	if (tell)
+		xiw_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
 /*
@@ -428,6 +351,7 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	if (attr->qp_type != IB_QPT_RC || attr->create_flags)
 		return -EOPNOTSUPP;
 	qp->dev = dev;
+	qp->lane = udata ? to_xiw_ucontext(xiw_udata_context(udata))->lane : NULL;
 	qp->sig_all = attr->sq_sig_type == IB_SIGNAL_ALL_WR;
 	kref_init(&qp->ref);
 	init_completion(&qp->unused);
@@ -435,12 +359,14 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	INIT_LIST_HEAD(&qp->srq_entry);
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
+	xiw_worker_prepare(qp);
+	qp->tx.blocked = true;	/* until it is connected */
 	xiw_accessor_init(&qp->tx_accessor, ibqp, xiw_worker_queue);
 	xiw_accessor_init(&qp->rx_accessor, ibqp, xiw_qp_wake);
-	qp->attr_state = IB_QPS_INIT;	/* what the verbs call iWARP's Idle */
+	qp->attr_state = IB_QPS_INIT;	/* the name of iWARP's Idle: rdma-core's tests want it */
 
 	ret = xa_alloc_cyclic(&dev->qps, &qp->qpn, NULL, XA_LIMIT(2, 0xffffff), &dev->next_qpn,
-			      GFP_KERNEL);
+			      XIW_GFP_PROCESS);
 	if (ret < 0)
 		return ret;
 	ret = xiw_qp_alloc_memory(qp, attr, udata, &resp);
@@ -459,15 +385,32 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	return 0;
 }
 
+/*
+ * From here on nothing completes: whoever is at it has looked before, under a lock that the end of
+ * the connection takes, too.
+ */
+static void qp_die(struct xiw_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	WRITE_ONCE(qp->dying, true);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	qp_end(qp, XIW_LOCAL_ABORT);
+}
+
 /**
  * xiw_qp_destroy - ib_destroy_qp()
  * @ibqp: the queue pair
  * @udata: of the process, or NULL
  *
  * 1. Nobody finds it any more, and who did find it has taken a reference (xiw_qp_find()).
- * 2. The connection ends; the endpoint gives its reference back and tells the iw_cm.
- * 3. All references are awaited.
- * 4. Memory goes.
+ * 2. Nothing completes any more: what is posted is forgotten, and so is what a kernel consumer has
+ *    not polled, as xiw_cq_poll() finds its queue pair gone. A process takes that out of the queues
+ *    itself, when this has returned.
+ * 3. The connection ends; the endpoint gives its reference back and tells the iw_cm.
+ * 4. All references are awaited.
+ * 5. Memory goes.
  *
  * Who may still be running: a worker, or work that fetches pages (each holds a reference, finds no
  * socket), socket callbacks (none after detach), the iw_cm (gives its reference back when it hears
@@ -480,7 +423,8 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct xiw_qp *qp = to_xiw_qp(ibqp);
 
 	xa_erase(&qp->dev->qps, qp->qpn);
-	qp_end(qp, XIW_LOCAL_ABORT);
+	qp_die(qp);
+	xiw_worker_forget(qp);
 	xiw_qp_put(qp);
 	wait_for_completion(&qp->unused);
 	if (qp->ep)
@@ -494,13 +438,23 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
  * Modify and query
  */
 
-/* Return: 0, or -EINVAL while a connection holds it. What was posted is forgotten. */
+/*
+ * From any state: a connection is ended first, or its end awaited. What was posted is forgotten;
+ * the provider takes what had completed out of the completion queues.
+ *
+ * Return: 0, or -EINVAL if somebody sets up the next connection meanwhile.
+ */
 static int qp_reset(struct xiw_qp *qp)
 {
+	struct xiw_ep *ep = qp_endpoint(qp);
 	unsigned long flags;
 	int ret = -EINVAL;
 	u32 ready;
 
+	if (ep) {
+		xiw_ep_end(ep, XIW_LOCAL_ABORT);
+		xiw_ep_put(ep);
+	}
 	spin_lock_irqsave(&qp->lock, flags);
 	if (!qp->claimed && !qp->attached && xiw_qp_move(qp, XIW_QP_IDLE)) {
 		ready = xiw_ring_ready(&qp->sq);
@@ -517,6 +471,7 @@ static int qp_reset(struct xiw_qp *qp)
 			xiw_ring_watch(&qp->rq);
 		}
 		qp->attr_state = IB_QPS_RESET;
+		qp->sq_failed = false;
 		ret = 0;
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
@@ -541,7 +496,7 @@ static int qp_prepare(struct xiw_qp *qp, enum ib_qp_state to)
 
 /*
  * Closes the connection in good order. One that has ended needs nothing more: rdma_disconnect(3) is
- * for both ends, and who has been told of the end calls it, too.
+ * for both ends, so a process that was told of the end calls it, too.
  */
 static int qp_close(struct xiw_qp *qp)
 {
@@ -583,17 +538,24 @@ static int qp_modify_state(struct xiw_qp *qp, enum ib_qp_state to)
  *
  * RTS is entered by connecting only. SQD closes the connection in good order, ERR with a Terminate.
  *
- * Return: 0, -EINVAL for a move that the state does not allow, -EOPNOTSUPP for extended attributes.
+ * RESET ends it with a Terminate, too, and can be told in any state.
+ *
+ * Return: 0, -EINVAL for a move that the state does not allow, -EOPNOTSUPP for extended attributes,
+ * for other sizes and for another path. If it fails nothing has changed.
  */
 int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
+	const int refused = ~IB_QP_ATTR_STANDARD_BITS | IB_QP_CAP | IB_QP_ALT_PATH;
 	struct xiw_qp *qp = to_xiw_qp(ibqp);
+	int ret = 0;
 
-	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+	if (mask & refused)
 		return -EOPNOTSUPP;
-	if (mask & IB_QP_ACCESS_FLAGS)
+	if (mask & IB_QP_STATE)
+		ret = qp_modify_state(qp, attr->qp_state);
+	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
 		qp->access = attr->qp_access_flags;
-	return mask & IB_QP_STATE ? qp_modify_state(qp, attr->qp_state) : 0;
+	return ret;
 }
 
 static enum ib_qp_state qp_verbs_state(const struct xiw_qp *qp)

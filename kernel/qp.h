@@ -8,6 +8,7 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/spinlock.h>
+#include <linux/timer.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/xiw-abi.h>
 #include <net/sock.h>
@@ -23,6 +24,7 @@
 #include "wire.h"
 
 struct xiw_ep;
+struct xiw_lane;
 struct xiw_loop;
 
 /*
@@ -30,7 +32,10 @@ struct xiw_loop;
  *
  * From the outermost in:
  *
- *   ep->lock        mutex: one connection's state machine (cm.c)
+ *   ep->lock        mutex: one connection's state machine (ep.c). ep->qp changes with the
+ *                   socket lock held, too
+ *   listener->lock  mutex: the ids that listen at a port, its half-open connections; accepting
+ *                   takes the locks of new sockets under it
  *   socket lock     lock_sock() in process context, the socket's spinlock in
  *                   softirq: all progress of a connected queue pair, that is
  *                   xiw_qp.tx, .rx, .sq, .rq, .sq_wrs, .reads, .irq
@@ -40,22 +45,29 @@ struct xiw_loop;
  *                   while no socket is attached
  *   odp->lock       rwlock, where pages of a region on demand are; with softirqs off. Read
  *                   held by each access to them, so it is a leaf below the socket lock.
- *                   Written by who fetches pages, and by the mm when it takes them, under
- *                   whatever the mm holds then: so nothing of the mm is called with it held
+ *                   Written where pages are fetched, and by the mm when it takes them, under
+ *                   whatever the mm holds then: so nothing of the mm is called with it held.
+ *                   Readers only try: two may be held at a time, on one host
+ *   mr->accesses    rwlock, with PREEMPT_RT only: as odp->lock, of each region that is accessed;
+ *                   written to end the validity of its STag
  *   srq->lock, qp->sq_post_lock, qp->rq_post_lock
- *                   any context; who holds one may hand a queue pair to a worker
+ *                   any context; a queue pair may be handed to a worker under each
  *   dev->qp_stats_lock
  *                   mutex, leaf: which queue pairs' counters there are
+ *   lane->lock      leaf, any context: which jobs wait
  *   cq->lock        leaf, any context; handing over looks whether an event is awaited
  *
- * So there is no lock of our own on the data path: whoever sends or receives
- * holds the socket, and with it the queue pair. This also makes sure that a
- * queue pair has one transmitter at a time.
+ * So there is no lock of our own on the data path: sending and receiving hold the
+ * socket, and with it the queue pair. This also makes sure that a queue pair has
+ * one transmitter at a time.
  *
  * A connection within this host (loop.c) has one lock for both its ends, since
- * who sends at one end places and completes at the other. Its sockets serve for the
- * close alone. Who has a socket locked for that takes the loop's lock in addition.
- * A queue pair joins a loop with both socket locks and qp->lock held.
+ * what one end sends is placed and completed at the other. Its sockets serve for the
+ * close alone, which takes the loop's lock in addition to the socket's.
+ * Two queue pairs join a loop with both socket locks held: that of the initiator is taken
+ * first, and then that of the responder, which is the only place where there are two of them.
+ * Both are put there under loop->lock, each with its qp->lock held, too. So any of the three
+ * locks is enough to read qp->loop, and loop->lock is enough to find both ends.
  *
  * Attach and detach hold both the socket lock and qp->lock and change
  * .attached; so either lock alone is enough to read it, and whoever holds
@@ -64,7 +76,8 @@ struct xiw_loop;
  * after the connection has ended.
  *
  * In a context that must not sleep the socket lock cannot be taken; the queue
- * pair is handed to a worker then (xiw_worker_queue()).
+ * pair is handed to a worker then (xiw_worker_queue()). A worker serves many and does
+ * not wait for it either: a process that has it may wait for memory (xiw_qp_lock_now()).
  */
 
 /*
@@ -110,7 +123,7 @@ struct xiw_send_wr {
  * struct xiw_read - a Read or Atomic that this end asked for
  * @sink: where the data goes; what a Read Response must name, octet by octet
  * @wr: count of its work request in the send queue
- * @placed: octets that have come
+ * @placed: octets that have come; the next goes behind them
  * @request_id: of an Atomic
  * @atomic: an Atomic, whose Response must name @request_id
  * @invalidate: the STag of @sink is invalid when it is done
@@ -232,13 +245,29 @@ struct xiw_tx {
 };
 
 /**
+ * struct xiw_write - the Write that came last, of which the Immediate Data behind it tells
+ * @stag: of its segments
+ * @next: TO of the octet that is due
+ * @len: octets so far
+ * @open: more of it is to come
+ * @torn: a segment did not begin where the one before it ended
+ */
+struct xiw_write {
+	u32	stag;
+	u64	next;
+	u64	len;
+	bool	open;
+	bool	torn;
+};
+
+/**
  * struct xiw_rx - receive progress
  * @need: octets of the incomplete FPDU at the head of the socket's queue
  * @msn: next message number due on each untagged queue
  * @recv: receive request of the Send under way
  * @recv_busy: @recv is in use
- * @write_len: octets of the Write that came last, if no message was delivered since
- * @write_open: more of it is to come
+ * @mo: octets of that Send that have come, which is the MO of the next
+ * @write: the Write that came last, if no message was delivered since
  * @crc: CRCs are checked
  * @first: no FPDU has come yet
  * @starved: the Send at the head of the socket's queue waits for a receive request
@@ -254,8 +283,8 @@ struct xiw_rx {
 	u32			msn[DDP_NUM_QN];
 	struct xiw_recv		*recv;
 	bool			recv_busy;
-	u32			write_len;
-	bool			write_open;
+	u64			mo;
+	struct xiw_write	write;
 	bool			crc;
 	bool			first;
 	bool			starved;
@@ -272,10 +301,14 @@ struct xiw_rx {
  * @ibqp: what the core sees
  * @dev: its device
  * @qpn: number visible to the user, constant
+ * @lane: of its process, for calls; NULL if the kernel has it
  * @ref: one for the user, one for each iw_cm_id, endpoint and worker that holds it
  * @unused: completed by the last put
  * @area: memory of both rings
+ * @payer: control group that pays for what is allocated for it in somebody else's context; NULL for
+ *	a kernel consumer
  * @cap: sizes that were granted
+ * @dying: nothing completes any more; set by destroy, under @lock
  * @sig_all: every send request is signalled
  * @sq_slot_size: octets
  * @sq_entries: slots, at least @cap.max_send_wr
@@ -285,6 +318,7 @@ struct xiw_rx {
  * @access: rights that the user gave, informative
  * @ep: the endpoint of the connection, with a reference; kept until the next claim or destroy
  * @claimed: @ep sets up or has a connection
+ * @told_last: the consumer knows that of its shared receive queue no more is taken
  * @attached: the socket of @ep drives this queue pair
  * @loop: the connection is one within this host; NULL if it is not, or if none is attached
  * @ird: inbound Reads and Atomics agreed
@@ -293,6 +327,7 @@ struct xiw_rx {
  * @tx_accessor: whose memory is read
  * @sq: send ring
  * @sq_wrs: a struct xiw_send_wr for each slot of @sq
+ * @sq_failed: a send request has completed with an error
  * @read_slots: entries of @reads
  * @rx: receive progress
  * @rx_accessor: whose memory is written, and the targets of Atomics
@@ -304,10 +339,13 @@ struct xiw_rx {
  * @rq_post_lock: ... of @rq
  * @srq_entry: place in the line at the shared receive queue, empty unless it waits; guarded by that
  *	queue's lock
+ * @srq_called: one of that queue's requests is kept for it; guarded by that queue's lock
  * @worker_flags: XIW_WORKER_*, atomic
  * @worker_new: link in the list of a worker's newcomers
  * @worker_entry: link in the worker's own list
  * @worker_idle_ns: when the worker last found something to do
+ * @retry: has a worker try again, and holds a reference meanwhile
+ * @retry_after: its last pause in jiffies, 0 after a run that had memory; guarded as @tx
  * @doorbells: rung in quick succession since the last FPDU came, guides who transmits
  * @doorbell_ns: when the last one was over
  * @last_read: the send request that completed last was a Read
@@ -318,10 +356,13 @@ struct xiw_qp {
 	struct ib_qp		ibqp;
 	struct xiw_device	*dev;
 	u32			qpn;
+	struct xiw_lane		*lane;
 	struct kref		ref;
 	struct completion	unused;
 	struct xiw_area		*area;
+	struct mem_cgroup	*payer;
 	struct ib_qp_cap	cap;
+	bool			dying;
 	bool			sig_all;
 	u32			sq_slot_size;
 	u32			sq_entries;
@@ -332,6 +373,7 @@ struct xiw_qp {
 	int			access;
 	struct xiw_ep		*ep;
 	bool			claimed;
+	bool			told_last;
 	bool			attached;
 	struct xiw_loop		*loop;
 	u16			ird;
@@ -341,6 +383,7 @@ struct xiw_qp {
 	struct xiw_accessor	tx_accessor;
 	struct xiw_ring		sq;
 	struct xiw_send_wr	*sq_wrs;
+	bool			sq_failed;
 	struct xiw_fifo		reads;
 	struct xiw_read		*read_slots;
 
@@ -354,11 +397,14 @@ struct xiw_qp {
 	spinlock_t		rq_post_lock;
 
 	struct list_head	srq_entry;
+	bool			srq_called;
 
 	unsigned long		worker_flags;
 	struct llist_node	worker_new;
 	struct list_head	worker_entry;
 	u64			worker_idle_ns;
+	struct timer_list	retry;
+	unsigned long		retry_after;
 	u32			doorbells;
 	u64			doorbell_ns;
 	bool			last_read;
@@ -439,16 +485,19 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 		  const struct xiw_mpa_terms *terms, bool hold);
 
 /**
- * xiw_qp_detach - part a queue pair from its socket; it becomes ERROR and is flushed
+ * xiw_qp_detach - part a queue pair from its socket; it becomes ERROR
  * @qp: the queue pair
  * @sk: the socket, locked by the caller
  * @rest: result: what TCP has not yet taken
  * @cause: in: why; out: the first cause, if the stream had failed before
  *
- * Return: true if it was attached.
+ * Return: true if it was attached: xiw_qp_detached() is due when the socket is unlocked.
  */
 bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 		   enum xiw_cause *cause);
+
+/* Flushes what was posted and tells that it will be the last. Sleeps; no lock of the data path. */
+void xiw_qp_detached(struct xiw_qp *qp);
 
 /**
  * xiw_qp_fail - the stream has to end: notes the first cause, stops the data path
@@ -479,6 +528,20 @@ void xiw_qp_wake(struct xiw_qp *qp);
 struct xiw_ep *xiw_qp_lock(struct xiw_qp *qp);
 void xiw_qp_unlock(struct xiw_qp *qp, struct xiw_ep *ep);
 
+/**
+ * xiw_qp_lock_now - as xiw_qp_lock(), but wait for no process
+ * @qp: the queue pair
+ *
+ * A process that has the socket locked may wait for memory of its control group.
+ *
+ * Return: as xiw_qp_lock(), or -EAGAIN if the socket is locked: whoever unlocks it hands the queue
+ * pair to a worker, if xiw_qp_unlocked() follows.
+ */
+struct xiw_ep *xiw_qp_lock_now(struct xiw_qp *qp);
+
+/* The socket of @qp was unlocked otherwise than by xiw_qp_unlock(). */
+void xiw_qp_unlocked(struct xiw_qp *qp);
+
 /* That lock is held. */
 void xiw_qp_assert_locked(const struct xiw_qp *qp);
 
@@ -492,6 +555,7 @@ void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype);
 void xiw_qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata);
 int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
 			struct ib_udata *udata, struct xiw_create_qp_resp *resp);
+int xiw_qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord);
 
 /* Verbs, as struct ib_device_ops wants them; kernel-doc is in qp.c. */
 int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
@@ -509,7 +573,8 @@ struct ib_qp *xiw_qp_find(struct ib_device *ibdev, int qpn);
  * xiw_qp_retire - complete all send requests that are done, in the order of their posting
  * @qp: the queue pair; see Locking for what is held
  *
- * The consumer is not notified: xiw_qp_fire() does that.
+ * If they are many a worker goes on with them. The consumer is not notified: xiw_qp_fire() does
+ * that.
  */
 void xiw_qp_retire(struct xiw_qp *qp);
 
@@ -527,13 +592,11 @@ void xiw_qp_fire(struct xiw_qp *qp);
  * xiw_qp_flush - complete as flushed whatever is posted after the connection ended
  * @qp: the queue pair
  *
- * Does nothing unless the state is ERROR and no socket is attached.
+ * Does nothing unless the state is ERROR and no socket is attached, nor if the queue pair is being
+ * destroyed. Requests that are done complete as they would have. Notifies the consumers.
  *
- * Context: any.
+ * Context: process; sleeps. No lock is held that keeps others from running.
  */
 void xiw_qp_flush(struct xiw_qp *qp);
-
-/* The same for who holds qp->lock; does not look at the state and notifies nobody. */
-void xiw_qp_flush_locked(struct xiw_qp *qp);
 
 #endif /* XIW_QP_H */

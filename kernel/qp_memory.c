@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* qp_memory.c - the rings of a queue pair, and what the kernel keeps beside them */
 
+#include <linux/memcontrol.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "device.h"
+#include "grant.h"
 #include "qp.h"
 #include "srq.h"
 
@@ -83,6 +87,7 @@ void xiw_qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata)
 	kvfree(qp->read_slots);
 	kfree(qp->tx.cur);
 	kfree(qp->rx.recv);
+	mem_cgroup_put(qp->payer);
 }
 
 /**
@@ -102,8 +107,45 @@ int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
 
 	if (ret)
 		return ret;
-	qp->sq_wrs = kvcalloc(qp->sq_entries, sizeof(*qp->sq_wrs), GFP_KERNEL);
-	qp->tx.cur = kmalloc(qp->sq_slot_size, GFP_KERNEL);
-	qp->rx.recv = kmalloc_obj(*qp->rx.recv, GFP_KERNEL);
+	if (udata)
+		qp->payer = get_mem_cgroup_from_mm(current->mm);
+	qp->sq_wrs = kvcalloc(qp->sq_entries, sizeof(*qp->sq_wrs), XIW_GFP_PROCESS);
+	qp->tx.cur = kmalloc(qp->sq_slot_size, XIW_GFP_PROCESS);
+	qp->rx.recv = kmalloc_obj(*qp->rx.recv, XIW_GFP_PROCESS);
 	return qp->sq_wrs && qp->tx.cur && qp->rx.recv ? 0 : -ENOMEM;
+}
+
+/**
+ * xiw_qp_alloc_fifos - makes room for the Reads and Atomics that a connection may have in flight
+ * @qp: the queue pair; what an earlier connection had is freed
+ * @ird: how many the peer may ask for
+ * @ord: how many may be asked of the peer
+ *
+ * That is known when the connection comes, by then perhaps in a thread of the kernel. The owner of
+ * the queue pair pays nevertheless.
+ *
+ * Return: 0 or -ENOMEM, after which nothing has changed.
+ */
+int xiw_qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
+{
+	const gfp_t gfp = xiw_gfp_charged();
+	struct mem_cgroup *before = set_active_memcg(qp->payer);
+	struct xiw_irq_entry *irq = kcalloc(max(ird, 1), sizeof(*irq), gfp);
+	struct xiw_read *reads = kcalloc(max(ord, 1), sizeof(*reads), gfp);
+
+	set_active_memcg(before);
+	if (!irq || !reads) {
+		kfree(irq);
+		kfree(reads);
+		return -ENOMEM;
+	}
+	kfree(qp->irq_slots);
+	kfree(qp->read_slots);
+	qp->irq_slots = irq;
+	qp->read_slots = reads;
+	qp->irq = (struct xiw_fifo){ .size = ird };
+	qp->reads = (struct xiw_fifo){ .size = ord };
+	qp->ird = ird;
+	qp->ord = ord;
+	return 0;
 }

@@ -29,7 +29,7 @@ static int region_fill_blocks(struct xiw_mr *mr)
 	if (!block_size)	/* the range wraps */
 		return -EINVAL;
 	num = ib_umem_num_dma_blocks(mr->umem, block_size);
-	mr->blocks = kvcalloc(num, sizeof(*mr->blocks), GFP_KERNEL);
+	mr->blocks = kvcalloc(num, sizeof(*mr->blocks), XIW_GFP_PROCESS);
 	if (!mr->blocks)
 		return -ENOMEM;
 
@@ -231,8 +231,8 @@ struct ib_mr *xiw_mr_alloc(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_s
 		return ERR_CAST(mr);
 
 	mr->max_blocks = max_num_sg;
-	mr->blocks = kvcalloc(max_num_sg, sizeof(*mr->blocks), GFP_KERNEL);
-	mr->staged = kvcalloc(max_num_sg, sizeof(*mr->staged), GFP_KERNEL);
+	mr->blocks = kvcalloc(max_num_sg, sizeof(*mr->blocks), XIW_GFP_PROCESS);
+	mr->staged = kvcalloc(max_num_sg, sizeof(*mr->staged), XIW_GFP_PROCESS);
 	if (!mr->blocks || !mr->staged) {
 		xiw_mem_free(mr);
 		return ERR_PTR(-ENOMEM);

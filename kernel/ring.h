@@ -10,7 +10,7 @@
 #include <rdma/xiw-abi.h>
 
 /*
- * Kernel side of the contract that heads xiw-abi.h. Who writes which word:
+ * Kernel side of the contract that heads xiw-abi.h. Each word has one writer:
  *
  *   produced           process (or a kernel consumer under its post lock)
  *   consumed, flags    kernel, by whoever owns the ring (see Locking in qp.h)
@@ -25,8 +25,9 @@
  *                                       store of produced and its load of flags
  *
  * What is believed from user space: nothing. The kernel never reads back a word
- * that it wrote; the count of produced slots is checked against the size of the
- * ring; a slot is copied once and the copy is judged.
+ * that it wrote; the count of slots that wait is checked against the room that
+ * those which were taken leave, so a counter that goes back is found as well as
+ * one that runs ahead; a slot is copied once and the copy is judged.
  */
 
 /**
@@ -60,11 +61,11 @@ struct xiw_ring {
 static inline u32 xiw_ring_ready(const struct xiw_ring *ring)
 {
 	/* pairs with the poster's release: the slots are filled before they are counted */
-	u32 produced = smp_load_acquire(&ring->ctl->produced);
+	u32 ready = smp_load_acquire(&ring->ctl->produced) - ring->taken;
 
-	if (unlikely(produced - ring->returned > ring->entries))
+	if (unlikely(ready > ring->entries - (ring->taken - ring->returned)))
 		return XIW_RING_BROKEN;
-	return produced - ring->taken;
+	return ready;
 }
 
 /* The slot of count @count; shared memory, copy before use. */

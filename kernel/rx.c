@@ -2,6 +2,7 @@
 /* rx.c - from octets in the socket to whole FPDUs */
 
 #include <linux/crc32c.h>
+#include <linux/sched.h>
 #include <net/tcp.h>
 
 #include "ep.h"
@@ -9,12 +10,16 @@
 #include "mem.h"
 #include "place.h"
 #include "rx.h"
+#include "srq.h"
 #include "tx.h"
 #include "worker.h"
 #include "trace.h"
 
 /* How long a Send may wait for a receive request to be posted. */
 #define RX_PATIENCE_MS	1000
+
+/* FPDUs that are looked at in one go. */
+#define RX_BURST	4096
 
 /* How much of the receive buffer a backlog may take before others go on sending, as a divisor. */
 #define RX_BACKLOG_SHARE	8
@@ -126,6 +131,12 @@ static void rx_opened(struct xiw_qp *qp)
  * A Send for which no receive is posted ends the stream (RFC 5041 section 7.1), but a consumer
  * that is about to post one gets a moment: the Send waits in the socket, and TCP tells the peer.
  */
+bool xiw_rx_patient(const struct xiw_qp *qp)
+{
+	return !qp->rx.starved ||
+	       time_before_eq(jiffies, qp->rx.starved_since + msecs_to_jiffies(RX_PATIENCE_MS));
+}
+
 static bool rx_may_wait(struct xiw_qp *qp)
 {
 	if (!qp->rx.starved) {
@@ -133,10 +144,10 @@ static bool rx_may_wait(struct xiw_qp *qp)
 		qp->rx.starved_since = jiffies;
 		xiw_ep_retry_rx(qp->ep, RX_PATIENCE_MS + 1);
 	}
-	return time_before_eq(jiffies, qp->rx.starved_since + msecs_to_jiffies(RX_PATIENCE_MS));
+	return xiw_rx_patient(qp);
 }
 
-/* Whether an FPDU stays in the socket for now: it lacks a receive request, or pages. */
+/* Whether an FPDU stays in the socket for now, for want of a receive request or of pages. */
 static bool rx_waits(struct xiw_qp *qp, enum xiw_cause cause)
 {
 	qp->rx.paging = cause == XIW_NOT_YET;
@@ -208,13 +219,27 @@ static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
 	return ret ?: fpdu_len;
 
 unreadable:
-	xiw_qp_fail(qp, XIW_NO_MEMORY, NULL);
+	xiw_qp_fail(qp, XIW_UNREADABLE, NULL);
 	return -EPROTO;
 }
 
 /*
  * A run
  */
+
+/*
+ * A Send that waited may have a receive buffer full of small FPDUs behind it. Process context,
+ * which sees to them all before it looks for the end of the stream, goes on with those.
+ */
+static bool rx_yields(struct xiw_qp *qp)
+{
+	if (!in_softirq()) {
+		cond_resched();
+		return false;
+	}
+	xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
+	return true;
+}
 
 /* Return: octets that were processed. */
 static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
@@ -224,10 +249,13 @@ static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
 	struct xiw_cursor cur = { .sk = sk, .seq = start };
 	struct xiw_cursor next;
 	u32 done = 0, offset;
+	u32 fpdus = 0;
 	int len;
 
 	cur.skb = tcp_recv_skb(sk, start, &offset);
 	while (cur.skb && xiw_qp_open(qp)) {
+		if (unlikely(++fpdus % RX_BURST == 0) && rx_yields(qp))
+			break;
 		next = cur;
 		len = rx_fpdu(qp, &next, avail - done);
 		if (len <= 0)
@@ -264,10 +292,15 @@ static void rx_kick(struct xiw_qp *qp, struct sock *sk)
 static void rx_resume_loop(struct xiw_qp *qp)
 {
 	if (xiw_loop_peer(qp)) {
+		/* Its peer may never send it again, for want of pages of its own. */
+		if (qp->ibqp.srq && !xiw_rx_patient(qp))
+			xiw_srq_leave(xiw_qp_srq(qp), qp);
 		xiw_worker_queue(qp);
 	} else {
 		qp->rx.starved = false;
 		qp->rx.paging = false;
+		if (qp->ibqp.srq)
+			xiw_srq_leave(xiw_qp_srq(qp), qp);	/* it takes no more: others may */
 	}
 }
 

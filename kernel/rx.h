@@ -52,6 +52,9 @@ void xiw_rx_run(struct xiw_qp *qp, struct sock *sk);
 int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
 		   struct xiw_cursor *payload);
 
+/* Whether a Send may wait for a receive request any longer. What drives @qp is locked. */
+bool xiw_rx_patient(const struct xiw_qp *qp);
+
 /**
  * xiw_cursor_copy - copy octets
  * @cur: where they start; advanced behind them

@@ -20,7 +20,9 @@ enum xiw_segment_result {
  * @qp: its queue pair
  * @sk: the socket, locked
  * @stage: where FPDUs are written
+ * @budget: octets that it may stage, see xiw_tx_run()
  * @staged: octets so far
+ * @turns: how often it has looked for something to do
  * @hdr: to a peer on this host: the segment, in place of the stage
  * @payload: its payload, where it is; with a reference on the region
  * @payload_len: octets of that
@@ -29,7 +31,9 @@ struct xiw_run {
 	struct xiw_qp		*qp;
 	struct sock		*sk;
 	struct xiw_stage	stage;
+	size_t			budget;
 	size_t			staged;
+	size_t			turns;
 	struct xiw_headers	hdr;
 	struct xiw_cursor	payload;
 	u32			payload_len;

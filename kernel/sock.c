@@ -5,11 +5,14 @@
 #include <net/addrconf.h>
 #include <net/inet6_hashtables.h>
 #include <net/ipv6.h>
+#include <net/proto_memory.h>
 #include <net/tcp.h>
 
 #include "batch.h"
 #include "ep.h"
+#include "grant.h"
 #include "listener.h"
+#include "pause.h"
 #include "qp.h"
 #include "rx.h"
 #include "sock.h"
@@ -39,9 +42,12 @@ static struct xiw_ep *sock_ep(const struct sock *sk)
 	return ep;
 }
 
+/* The endpoint changes its queue pair under this lock, too: it lives until the callback ends. */
 static struct xiw_qp *sock_qp(const struct xiw_ep *ep)
 {
-	struct xiw_qp *qp = READ_ONCE(ep->qp);
+	struct xiw_qp *qp = ep->qp;
+
+	lockdep_assert(lockdep_sock_is_held(ep->sk));
 
 	return qp && qp->attached ? qp : NULL;
 }
@@ -97,7 +103,27 @@ static void sock_listener_ready(struct sock *sk)
 	rcu_read_unlock();
 }
 
-/* What sockets come with; all TCP sockets of the kernel come with the same. */
+void xiw_sock_unlock(struct sock *sk)
+{
+	xiw_grant(sk, READ_ONCE(sk->sk_backlog.len), SK_MEM_RECV);
+	release_sock(sk);
+}
+
+bool xiw_sock_lock_now(struct sock *sk)
+{
+	bool locked;
+
+	spin_lock_bh(&sk->sk_lock.slock);
+	locked = !sock_owned_by_user_nocheck(sk);
+	if (locked) {
+		sk->sk_lock.owned = 1;
+		mutex_acquire(&sk->sk_lock.dep_map, 0, 1, _RET_IP_);
+	}
+	spin_unlock_bh(&sk->sk_lock.slock);
+	return locked;
+}
+
+/* The callbacks of a fresh socket, which are those of all TCP sockets of the kernel. */
 static void (*sock_saved_data_ready)(struct sock *sk);
 static void (*sock_saved_write_space)(struct sock *sk);
 static void (*sock_saved_state_change)(struct sock *sk);
@@ -118,12 +144,12 @@ void xiw_sock_attach(struct socket *sock, struct xiw_ep *ep)
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	__rcu_assign_sk_user_data_with_flags(sk, ep, SK_USER_DATA_NOCOPY);
-	sk->sk_data_ready = sock_data_ready;
+	WRITE_ONCE(sk->sk_data_ready, sock_data_ready);
 	sk->sk_write_space = sock_write_space;
 	sk->sk_state_change = sock_state_change;
 	sk->sk_error_report = sock_state_change;
 	write_unlock_bh(&sk->sk_callback_lock);
-	release_sock(sk);
+	xiw_sock_unlock(sk);
 }
 
 void xiw_sock_detach(struct socket *sock)
@@ -133,26 +159,31 @@ void xiw_sock_detach(struct socket *sock)
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, NULL);
-	sk->sk_data_ready = sock_saved_data_ready;
+	WRITE_ONCE(sk->sk_data_ready, sock_saved_data_ready);
 	sk->sk_write_space = sock_saved_write_space;
 	sk->sk_state_change = sock_saved_state_change;
 	sk->sk_error_report = sock_saved_error_report;
 	write_unlock_bh(&sk->sk_callback_lock);
-	release_sock(sk);
-}
-
-struct xiw_ep *xiw_sock_ep(const struct sock *sk)
-{
-	lockdep_assert(lockdep_sock_is_held(sk));
-
-	return sk->sk_data_ready == sock_data_ready ? sock_ep(sk) : NULL;
+	xiw_sock_unlock(sk);
 }
 
 /*
  * Open and close
  */
 
-struct socket *xiw_sock_open(struct net *net, const struct iw_cm_id *cm_id, int family)
+/* An IPv6 socket has two: what it sends to a mapped IPv4 address has the one of IPv4. */
+static void sock_set_tos(struct sock *sk, u8 tos)
+{
+	ip_sock_set_tos(sk, tos);
+	if (sk->sk_family != AF_INET6)
+		return;
+	lock_sock(sk);
+	WRITE_ONCE(inet6_sk(sk)->tclass, tos & ~INET_ECN_MASK);
+	sk_dst_reset(sk);
+	xiw_sock_unlock(sk);
+}
+
+struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm_id, int family)
 {
 	struct socket *sock;
 	struct sock *sk;
@@ -162,6 +193,7 @@ struct socket *xiw_sock_open(struct net *net, const struct iw_cm_id *cm_id, int 
 	if (ret)
 		return ERR_PTR(ret);
 	sk = sock->sk;
+	sk_net_refcnt_upgrade(sk);
 	sock_save_callbacks(sk);
 	sk->sk_allocation = GFP_ATOMIC;
 	sk->sk_use_task_frag = false;
@@ -170,8 +202,10 @@ struct socket *xiw_sock_open(struct net *net, const struct iw_cm_id *cm_id, int 
 	sock_set_reuseaddr(sk);
 	sock_set_keepalive(sk);
 	tcp_sock_set_nodelay(sk);
+	if (vrf)
+		sock_bindtoindex(sk, vrf, true);
 	if (cm_id->tos_set)
-		ip_sock_set_tos(sk, cm_id->tos);
+		sock_set_tos(sk, cm_id->tos);
 	if (family == AF_INET6 && cm_id->afonly)
 		ip6_sock_set_v6only(sk);
 	return sock;
@@ -191,6 +225,14 @@ static void sock_clear_port(struct sockaddr_storage *addr)
 		((struct sockaddr_in6 *)addr)->sin6_port = 0;
 }
 
+/* For the SYN, or the FIN. */
+static void sock_grant_segment(struct sock *sk)
+{
+	lock_sock(sk);
+	xiw_grant(sk, XIW_GRANT_SKB, SK_MEM_SEND);
+	xiw_sock_unlock(sk);
+}
+
 int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *remote, bool new_port)
 {
@@ -207,6 +249,7 @@ int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 	}
 	if (ret)
 		return ret;
+	sock_grant_segment(sock->sk);
 	ret = kernel_connect(sock, (struct sockaddr_unsized *)&to, sock_addr_len(&to), O_NONBLOCK);
 	return ret == -EINPROGRESS ? 0 : ret;
 }
@@ -240,8 +283,71 @@ int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, i
 	__rcu_assign_sk_user_data_with_flags(sk, listener, SK_USER_DATA_NOCOPY);
 	sk->sk_data_ready = sock_listener_ready;
 	write_unlock_bh(&sk->sk_callback_lock);
-	release_sock(sk);
+	xiw_sock_unlock(sk);
 	return kernel_listen(sock, backlog);
+}
+
+/*
+ * TCP and the socket have counted before what came in before. With bottom halves off the charge
+ * waits for nobody: in a kernel thread, others would wait for what the process has to give back.
+ */
+static bool sock_charge(struct sock *sk, struct mem_cgroup *payer)
+{
+#ifdef CONFIG_MEMCG
+	int size;
+
+	if (!mem_cgroup_sockets_enabled || sk->sk_memcg || !payer || !payer->css.parent)
+		return true;
+	css_get(&payer->css);
+	sk->sk_memcg = payer;
+	size = sk_mem_pages(sk->sk_forward_alloc + atomic_read(&sk->sk_rmem_alloc)) << PAGE_SHIFT;
+	if (!size)
+		return true;
+	local_bh_disable();
+	if (!__sk_mem_schedule(sk, size, SK_MEM_RECV)) {
+		sk->sk_memcg = NULL;
+		css_put(&payer->css);
+	} else {
+		sk_forward_alloc_add(sk, -size);
+		if (!xiw_sk_bypass_prot_mem(sk))
+			sk_memory_allocated_sub(sk, size >> PAGE_SHIFT);
+	}
+	local_bh_enable();
+	return sk->sk_memcg;
+#else
+	return true;
+#endif
+}
+
+bool xiw_sock_charge(struct sock *sk, struct mem_cgroup *payer)
+{
+	bool charged;
+
+	lock_sock(sk);
+	charged = sock_charge(sk, payer);
+	xiw_sock_unlock(sk);
+	return charged;
+}
+
+void xiw_sock_forget_payer(struct sock *sk)
+{
+#ifdef CONFIG_MEMCG
+	if (sk->sk_memcg)
+		css_put(&sk->sk_memcg->css);
+	sk->sk_memcg = NULL;
+#endif
+}
+
+int xiw_sock_accept(struct socket *listening, struct socket **sock)
+{
+	int ret;
+
+	ret = xiw_fails("accept") ? -ENOMEM : kernel_accept(listening, sock, O_NONBLOCK);
+	if (ret || xiw_sock_charge((*sock)->sk, mem_cgroup_from_sk(listening->sk)))
+		return ret;
+	xiw_sock_detach(*sock);
+	xiw_sock_release(*sock, true);
+	return -ENOBUFS;
 }
 
 void xiw_sock_unlisten(struct socket *sock)
@@ -249,6 +355,12 @@ void xiw_sock_unlisten(struct socket *sock)
 	xiw_sock_detach(sock);
 	synchronize_rcu_expedited();	/* data_ready of a listener comes without its lock */
 	sock_release(sock);
+}
+
+int xiw_sock_shutdown(struct socket *sock)
+{
+	sock_grant_segment(sock->sk);
+	return kernel_sock_shutdown(sock, SHUT_WR);
 }
 
 void xiw_sock_release(struct socket *sock, bool abort)
@@ -274,18 +386,6 @@ static void sock_unmap_v4(struct sockaddr_storage *addr)
 		.sin_port = v6.sin6_port,
 		.sin_addr.s_addr = v6.sin6_addr.s6_addr32[3],
 	};
-}
-
-struct sock *xiw_sock_other_end(const struct sock *sk)
-{
-	const struct inet_sock *inet = inet_sk(sk);
-
-	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr))
-		return __inet6_lookup_established(sock_net(sk), &sk->sk_v6_rcv_saddr,
-						  inet->inet_sport, &sk->sk_v6_daddr,
-						  ntohs(inet->inet_dport), sk->sk_bound_dev_if, 0);
-	return inet_lookup_established(sock_net(sk), inet->inet_rcv_saddr, inet->inet_sport,
-				       inet->inet_daddr, inet->inet_dport, sk->sk_bound_dev_if);
 }
 
 int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
@@ -315,10 +415,77 @@ struct net_device *xiw_sock_netdev(struct net *net, const struct sockaddr_storag
 		return __ip_dev_find(net, ((const struct sockaddr_in *)addr)->sin_addr.s_addr,
 				     false);
 	for_each_netdev_rcu(net, netdev) {
-		if (ipv6_chk_addr(net, &v6->sin6_addr, netdev, 1))
+		if (IS_ENABLED(CONFIG_IPV6) && ipv6_chk_addr(net, &v6->sin6_addr, netdev, 1))
 			return netdev;
 	}
 	return NULL;
+}
+
+/*
+ * The other end
+ */
+
+/* What the tables have for the other end: any user's socket, or what TCP keeps instead of one. */
+static struct sock *sock_find_other_end(const struct sock *sk)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "looks for a socket");
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr))
+		return __inet6_lookup_established(sock_net(sk), &sk->sk_v6_rcv_saddr,
+						  inet->inet_sport, &sk->sk_v6_daddr,
+						  ntohs(inet->inet_dport), sk->sk_bound_dev_if, 0);
+#endif
+	return inet_lookup_established(sock_net(sk), inet->inet_rcv_saddr, inet->inet_sport,
+				       inet->inet_daddr, inet->inet_dport, sk->sk_bound_dev_if);
+}
+
+/* The endpoint of a connection that came in to this module, or NULL for a socket that has none. */
+static const struct xiw_ep *sock_responder(const struct sock *sk)
+{
+	const struct xiw_ep *ep;
+
+	if (!sk_fullsock(sk) || READ_ONCE(sk->sk_state) != TCP_ESTABLISHED ||
+	    READ_ONCE(sk->sk_data_ready) != sock_data_ready)
+		return NULL;
+	ep = rcu_dereference_sk_user_data(sk);
+	return ep && !ep->initiator ? ep : NULL;
+}
+
+struct sock *xiw_sock_other_end(const struct sock *sk)
+{
+	struct sock *other;
+
+	rcu_read_lock();
+	other = sock_find_other_end(sk);
+	if (other && !sock_responder(other)) {
+		sock_gen_put(other);
+		other = NULL;
+	}
+	rcu_read_unlock();
+	return other;
+}
+
+/* Whether all octets that one has sent are those that the other has received. */
+static bool sock_has_received(const struct sock *sk, const struct sock *from)
+{
+	return tcp_sk(sk)->rcv_nxt == tcp_sk(from)->write_seq;
+}
+
+struct xiw_qp *xiw_sock_peer(const struct sock *sk, const struct sock *other)
+{
+	const struct xiw_ep *ep;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+	lockdep_assert(lockdep_sock_is_held(other));
+
+	rcu_read_lock();	/* for form: the socket lock keeps it */
+	ep = sock_responder(other);
+	rcu_read_unlock();
+	if (!ep || !sock_has_received(sk, other) || !sock_has_received(other, sk))
+		return NULL;
+	return sock_qp(ep);
 }
 
 /*
@@ -368,7 +535,7 @@ bool xiw_sock_pending(struct sock *sk)
 
 	lock_sock(sk);
 	pending = tcp_inq(sk) > 0;
-	release_sock(sk);
+	xiw_sock_unlock(sk);
 	return pending;
 }
 

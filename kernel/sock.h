@@ -8,20 +8,36 @@
 #include <net/net_namespace.h>
 
 struct iw_cm_id;
+struct mem_cgroup;
 struct xiw_ep;
 struct xiw_listener;
+struct xiw_qp;
 
 /* sock.c APIs; all run in process context unless said otherwise */
 
 /**
+ * xiw_sock_lock_now - lock a socket unless somebody has it
+ * @sk: the socket
+ *
+ * Whoever has it may be a process that waits for memory of its own.
+ *
+ * Return: whether it is locked, for xiw_sock_unlock().
+ */
+bool xiw_sock_lock_now(struct sock *sk);
+
+/* What came meanwhile is received, for which a thread of the kernel waits for nobody's memory. */
+void xiw_sock_unlock(struct sock *sk);
+
+/**
  * xiw_sock_open - make a TCP socket for a connection or a listener
- * @net: network namespace
+ * @net: network namespace; the socket, and what is accepted from it, keeps it until TCP is done
+ * @vrf: index of the netdev to whose addresses and routes it is confined (VRF), or 0
  * @cm_id: for its type of service and address family rules
  * @family: AF_INET or AF_INET6
  *
  * Return: the socket or ERR_PTR().
  */
-struct socket *xiw_sock_open(struct net *net, const struct iw_cm_id *cm_id, int family);
+struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm_id, int family);
 
 /**
  * xiw_sock_connect - start to connect
@@ -51,20 +67,56 @@ int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, i
 		    struct xiw_listener *listener);
 void xiw_sock_unlisten(struct socket *sock);
 
+/**
+ * xiw_sock_charge - have a control group pay for a socket that nobody pays for
+ * @sk: the socket, which a kernel thread has made or accepted
+ * @payer: the group, or NULL
+ *
+ * What is in the socket already is granted, also to a group at its limit.
+ *
+ * Return: false only if TCP itself may have no more.
+ */
+bool xiw_sock_charge(struct sock *sk, struct mem_cgroup *payer);
+
+/* The process that made this fresh socket did so for somebody else. */
+void xiw_sock_forget_payer(struct sock *sk);
+
+/**
+ * xiw_sock_accept - take a connection that came in
+ * @listening: from xiw_sock_listen()
+ * @sock: set to its socket, which is charged to the process that listens
+ *
+ * Return: 0; -EAGAIN if there is none; -ENOBUFS if TCP may have no more memory: the
+ * connection is reset; or another negative errno.
+ */
+int xiw_sock_accept(struct socket *listening, struct socket **sock);
+
 /* Takes over the callbacks of a socket for an endpoint, and gives them back. */
 void xiw_sock_attach(struct socket *sock, struct xiw_ep *ep);
 void xiw_sock_detach(struct socket *sock);
 
-/* The endpoint that a locked socket belongs to, or NULL if it is none of ours. */
-struct xiw_ep *xiw_sock_ep(const struct sock *sk);
-
 /**
  * xiw_sock_other_end - find the socket to which one is connected
- * @sk: an established connection, locked
+ * @sk: established connection of an initiator, locked
  *
- * Return: the socket, for sock_gen_put(), or NULL if it is not in this network namespace.
+ * Only a socket of this module will do, of a connection that came in. Nobody else locks such a one
+ * for longer than a moment, and those who have it locked do not wait for that of an initiator; so
+ * the caller may wait for its lock, and has to ask xiw_sock_peer() then. The lock of any other
+ * socket could be held for as long as its user likes.
+ *
+ * Return: the socket, for sock_put(), or NULL if there is none in this network namespace.
  */
 struct sock *xiw_sock_other_end(const struct sock *sk);
+
+/**
+ * xiw_sock_peer - what is attached to the other end of a connection
+ * @sk: as above
+ * @other: from xiw_sock_other_end(), locked, too
+ *
+ * Return: the queue pair, which stays attached until @other is unlocked; or NULL if there is none,
+ * if @other is not the other end, or if octets are on their way between the two.
+ */
+struct xiw_qp *xiw_sock_peer(const struct sock *sk, const struct sock *other);
 
 /* Both ends' addresses, IPv4 as such even on an IPv6 socket. Return: 0 or a negative errno. */
 int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
@@ -92,6 +144,9 @@ int xiw_sock_recv(struct socket *sock, void *to, unsigned int len);
 
 /* Throws away all input. @sk is locked. */
 void xiw_sock_discard(struct sock *sk);
+
+/* Sends the FIN. Return: 0 or a negative errno. */
+int xiw_sock_shutdown(struct socket *sock);
 
 /* Releases a socket; @abort resets the connection instead of closing it. */
 void xiw_sock_release(struct socket *sock, bool abort);

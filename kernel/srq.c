@@ -2,12 +2,23 @@
 /* srq.c - shared receive queues, and receive requests of both kinds of queues */
 
 #include <linux/log2.h>
+#include <linux/minmax.h>
+#include <linux/sched/signal.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "device.h"
+#include "pause.h"
 #include "qp.h"
 #include "ring.h"
+#include "rx.h"
 #include "srq.h"
+
+/* Requests that are copied with interrupts off, and without a look at the scheduler. */
+#define SRQ_PIECE	64
+#define SRQ_ROUND	1024U
+
+/* Queue pairs that are woken at a time. */
+#define SRQ_CALLS	64U
 
 /* Kernel-doc of what other files call is in srq.h. */
 int xiw_recv_take(struct xiw_recv *recv, struct xiw_ring *ring, u32 max_sge)
@@ -33,6 +44,8 @@ int xiw_recv_take(struct xiw_recv *recv, struct xiw_ring *ring, u32 max_sge)
 	barrier();	/* add up the copy, never the slot */
 	for (i = 0; i < recv->num_sge; i++)
 		recv->length += recv->sge[i].length;
+	/* No message is longer (RFC 5041 section 5.2), and no completion can tell of more. */
+	recv->length = min(recv->length, U32_MAX);
 
 	ring->taken++;
 	xiw_ring_return(ring, 1);
@@ -87,21 +100,32 @@ static bool srq_take_limit(struct xiw_srq *srq)
  * Queue pairs that wait
  */
 
-/* Wakes as many as there are requests, the longest waiting first. */
+/* Requests that are not kept for somebody who was called. */
+static u32 srq_free(struct xiw_srq *srq)
+{
+	u32 ready = xiw_ring_ready(&srq->ring);
+
+	return ready - min(ready, srq->promised);
+}
+
+/*
+ * Wakes as many as there are requests, the longest waiting first; of a long line only its head, as
+ * interrupts are off. Each of those calls for others when it takes its request, or leaves.
+ */
 static void srq_call(struct xiw_srq *srq)
 {
 	struct xiw_qp *qp, *next;
-	u32 ready;
+	u32 calls;
 
 	lockdep_assert_held(&srq->lock);
 
-	if (list_empty(&srq->waiters))
-		return;
-	ready = xiw_ring_ready(&srq->ring);
+	calls = min(srq_free(srq), SRQ_CALLS);
 	list_for_each_entry_safe(qp, next, &srq->waiters, srq_entry) {
-		if (!ready--)
+		if (!calls--)
 			return;
 		list_del_init(&qp->srq_entry);
+		qp->srq_called = true;
+		srq->promised++;
 		xiw_qp_resume_rx(qp);	/* attached: it leaves before that ends */
 	}
 	xiw_ring_watch(&srq->ring);
@@ -121,18 +145,40 @@ static int srq_wait(struct xiw_srq *srq, struct xiw_qp *qp)
 	return -ENOENT;
 }
 
+/* It is neither in the line any more, nor called. */
+static void srq_step_out(struct xiw_srq *srq, struct xiw_qp *qp)
+{
+	lockdep_assert_held(&srq->lock);
+
+	list_del_init(&qp->srq_entry);
+	if (qp->srq_called)
+		srq->promised--;
+	qp->srq_called = false;
+}
+
 static int srq_take(struct xiw_srq *srq, struct xiw_qp *qp)
 {
+	bool called = qp->srq_called;
 	int ret;
 
 	lockdep_assert_held(&srq->lock);
 
-	if (!list_empty(&qp->srq_entry))
-		return -ENOENT;
-	if (!list_empty(&srq->waiters) && !qp->rx.starved)
-		return srq_wait(srq, qp);
+	/* One that cannot wait any longer takes what was kept for another, who may never come. */
+	if (!called && xiw_rx_patient(qp)) {
+		if (!list_empty(&qp->srq_entry))
+			return -ENOENT;
+		if (!list_empty(&srq->waiters) || !srq_free(srq))
+			return srq_wait(srq, qp);
+	}
+	srq_step_out(srq, qp);
 	ret = xiw_recv_take(qp->rx.recv, &srq->ring, srq->max_sge);
-	return ret == -ENOENT ? srq_wait(srq, qp) : ret;
+	if (ret == -ENOENT)
+		return xiw_rx_patient(qp) ? srq_wait(srq, qp) : ret;
+	if (called)
+		srq_call(srq);
+	if (!ret)
+		srq->told = false;
+	return ret;
 }
 
 void xiw_srq_leave(struct xiw_srq *srq, struct xiw_qp *qp)
@@ -140,18 +186,25 @@ void xiw_srq_leave(struct xiw_srq *srq, struct xiw_qp *qp)
 	unsigned long flags;
 
 	spin_lock_irqsave(&srq->lock, flags);
-	list_del_init(&qp->srq_entry);
+	srq_step_out(srq, qp);
 	srq_call(srq);		/* perhaps it had been called */
 	spin_unlock_irqrestore(&srq->lock, flags);
 }
 
-int xiw_srq_take(struct xiw_srq *srq, struct xiw_qp *qp)
+static void srq_report_limit(struct xiw_srq *srq)
 {
 	struct ib_event event = {
 		.device = srq->ibsrq.device,
 		.event = IB_EVENT_SRQ_LIMIT_REACHED,
 		.element.srq = &srq->ibsrq,
 	};
+
+	if (srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+}
+
+int xiw_srq_take(struct xiw_srq *srq, struct xiw_qp *qp)
+{
 	unsigned long flags;
 	bool limit;
 	int ret;
@@ -161,8 +214,8 @@ int xiw_srq_take(struct xiw_srq *srq, struct xiw_qp *qp)
 	limit = srq_take_limit(srq);
 	spin_unlock_irqrestore(&srq->lock, flags);
 
-	if (limit && srq->ibsrq.event_handler)
-		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+	if (limit)
+		srq_report_limit(srq);
 	return ret;
 }
 
@@ -221,19 +274,39 @@ static struct xiw_create_srq_resp srq_answer(struct xiw_area *area, u32 entries,
 	};
 }
 
-/* Moves to @to what waits. Return: 0; -EINVAL if that or the limit does not fit, or is nonsense. */
-static int srq_move(struct xiw_srq *srq, struct xiw_area *to, u32 entries)
+/**
+ * struct srq_move - a queue on its way to other memory
+ * @area: that memory
+ * @to: a ring on it
+ * @end: behind the last request that has been copied
+ */
+struct srq_move {
+	struct xiw_area	*area;
+	struct xiw_ring	to;
+	u32		end;
+};
+
+/*
+ * Copies requests up to @end. Without the lock: those that are taken meanwhile are copied in vain,
+ * and a process that fills slots that still wait has others copied than it posted.
+ */
+static void srq_copy(const struct xiw_ring *from, struct srq_move *move, u32 end)
 {
-	const struct xiw_ring old = srq->ring;
-	u32 slot_size = BIT(old.slot_shift);
+	for (; (s32)(end - move->end) > 0; move->end++)
+		memcpy(xiw_ring_slot(&move->to, move->end), xiw_ring_slot(from, move->end),
+		       BIT(from->slot_shift));
+}
+
+/* The ring goes on in its new place, where it was in the old one. */
+static void srq_settle(struct xiw_srq *srq, struct srq_move *move, u32 ready)
+{
 	struct xiw_ring *ring = &srq->ring;
-	u32 ready = xiw_ring_ready(&old);
-	u32 n;
+	const struct xiw_ring old = *ring;
 
 	lockdep_assert_held(&srq->lock);
-	if (ready == XIW_RING_BROKEN || ready > entries || srq->limit > entries)
-		return -EINVAL;
-	srq_use_area(srq, to, entries, slot_size);
+	srq->area = move->area;
+	srq->max_wr = move->to.entries;
+	*ring = move->to;
 	ring->taken = old.taken;
 	ring->returned = old.returned;
 	ring->posted = old.posted;
@@ -241,9 +314,58 @@ static int srq_move(struct xiw_srq *srq, struct xiw_area *to, u32 entries)
 	ring->ctl->consumed = old.returned;
 	if (list_empty(&srq->waiters))
 		xiw_ring_watch(ring);
-	for (n = old.taken; n != old.taken + ready; n++)
-		memcpy(xiw_ring_slot(ring, n), xiw_ring_slot(&old, n), slot_size);
+}
+
+/* What has come since the last look: enough to be copied without the lock, or the rest. */
+static int srq_move_more(struct xiw_srq *srq, struct srq_move *move, u32 *end)
+{
+	struct xiw_ring *ring = &srq->ring;
+	u32 ready = xiw_ring_ready(ring);
+
+	lockdep_assert_held(&srq->lock);
+	if (ready == XIW_RING_BROKEN || ready > move->to.entries || srq->limit > move->to.entries)
+		return -EINVAL;
+	if ((s32)(ring->taken - move->end) > 0)
+		move->end = ring->taken;
+	*end = ring->taken + ready;
+	if ((s32)(*end - move->end) > SRQ_PIECE)
+		return -EAGAIN;
+	srq_copy(ring, move, *end);
+	srq_settle(srq, move, ready);
 	return 0;
+}
+
+/*
+ * Moves to @area what waits. Interrupts are off for a small rest only.
+ *
+ * Return: 0; -EINVAL if that or the limit does not fit, or is nonsense; -EINTR.
+ */
+static int srq_move(struct xiw_srq *srq, struct xiw_area *area, u32 entries)
+{
+	struct srq_move move = { .area = area };
+	struct xiw_ring from;
+	u32 end;
+	int ret;
+
+	lockdep_assert_held(&srq->resizing);
+	spin_lock_irq(&srq->lock);
+	from = srq->ring;
+	spin_unlock_irq(&srq->lock);
+	xiw_ring_init(&move.to, area->mem, area->mem + sizeof(struct xiw_queue_ctl), entries,
+		      BIT(from.slot_shift));
+	move.end = from.taken;
+	for (;;) {
+		spin_lock_irq(&srq->lock);
+		ret = srq_move_more(srq, &move, &end);
+		spin_unlock_irq(&srq->lock);
+		if (ret != -EAGAIN)
+			return ret;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		srq_copy(&from, &move, move.end + min(end - move.end, SRQ_ROUND));
+		cond_resched();
+		xiw_pause("resize");
+	}
 }
 
 /* The process hears of the new memory before it is in use, so that nothing can fail after that. */
@@ -262,7 +384,6 @@ static int srq_resize(struct xiw_srq *srq, u32 wanted, struct ib_udata *udata)
 	struct ib_ucontext *uctx = xiw_udata_context(udata);
 	u32 slot_size = BIT(srq->ring.slot_shift);
 	struct xiw_area *area, *old;
-	unsigned long flags;
 	u32 entries;
 	int ret = 0;
 
@@ -274,14 +395,30 @@ static int srq_resize(struct xiw_srq *srq, u32 wanted, struct ib_udata *udata)
 		return PTR_ERR(area);
 	if (uctx)
 		ret = srq_tell(area, entries, slot_size, udata);
-	if (!ret) {
-		spin_lock_irqsave(&srq->lock, flags);
-		old = srq->area;
+	mutex_lock(&srq->resizing);
+	old = srq->area;
+	if (!ret)
 		ret = srq_move(srq, area, entries);
-		spin_unlock_irqrestore(&srq->lock, flags);
-	}
+	mutex_unlock(&srq->resizing);
 	xiw_area_destroy(ret ? area : old, uctx);
 	return ret;
+}
+
+/*
+ * Arms the limit event. It may be due at once, but a process that arms it over and over gets no
+ * second one before a request was taken: unread events pile up in memory that nobody pays for.
+ *
+ * Return: whether it is due.
+ */
+static bool srq_arm_limit(struct xiw_srq *srq, u32 limit)
+{
+	bool crossed;
+
+	lockdep_assert_held(&srq->lock);
+	srq->limit = limit;
+	crossed = !srq->told && srq_take_limit(srq);
+	srq->told |= crossed;
+	return crossed;
 }
 
 /**
@@ -291,16 +428,21 @@ static int srq_resize(struct xiw_srq *srq, u32 wanted, struct ib_udata *udata)
  * @mask: IB_SRQ_LIMIT, IB_SRQ_MAX_WR
  * @udata: of the process, whose provider lets nobody post meanwhile; or NULL
  *
+ * If fewer requests wait than the limit says, the event is due at once.
+ *
  * Return: 0; -EINVAL for a limit that is more than the queue holds, or for a size beyond the limits
- * or too small for what is posted; -ENOMEM; -EFAULT.
+ * or too small for what is posted; -ENOMEM; -EFAULT; -EINTR if it is killed.
  */
 int xiw_srq_modify(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		   struct ib_udata *udata)
 {
 	struct xiw_srq *srq = to_xiw_srq(ibsrq);
 	unsigned long flags;
+	bool crossed = false;
 	int ret = 0;
 
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+		return -EINVAL;
 	if (mask == (IB_SRQ_MAX_WR | IB_SRQ_LIMIT) && attr->srq_limit > attr->max_wr)
 		return -EINVAL;
 	if (mask & IB_SRQ_MAX_WR)
@@ -312,8 +454,10 @@ int xiw_srq_modify(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_a
 	if (attr->srq_limit > srq->max_wr)
 		ret = -EINVAL;
 	else
-		srq->limit = attr->srq_limit;
+		crossed = srq_arm_limit(srq, attr->srq_limit);
 	spin_unlock_irqrestore(&srq->lock, flags);
+	if (crossed)
+		srq_report_limit(srq);
 	return ret;
 }
 
@@ -364,6 +508,7 @@ int xiw_srq_create(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr, struct i
 		return PTR_ERR(area);
 
 	spin_lock_init(&srq->lock);
+	mutex_init(&srq->resizing);
 	INIT_LIST_HEAD(&srq->waiters);
 	srq->max_sge = attr->attr.max_sge;
 	srq_use_area(srq, area, entries, slot_size);

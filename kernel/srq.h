@@ -6,6 +6,7 @@
 #include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
+#include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/xiw-abi.h>
 
@@ -18,7 +19,7 @@ struct xiw_qp;
  * struct xiw_recv - a receive request that was taken out of its ring and judged
  * @wr_id: as posted
  * @num_sge: 0 to XIW_MAX_SGE
- * @length: sum of the lengths of @sge
+ * @length: sum of the lengths of @sge, or as much of it as a message can have
  * @sge: where the message goes
  */
 struct xiw_recv {
@@ -32,24 +33,30 @@ struct xiw_recv {
  * struct xiw_srq - shared receive queue
  * @ibsrq: what the core sees
  * @max_sge: SGEs of a request
+ * @resizing: one change of the memory at a time
  * @lock: guards all below; taken in any context, a leaf
  * @area: memory of the ring
  * @max_wr: requests that the consumer may have posted
  * @ring: the ring
  * @limit: IB_EVENT_SRQ_LIMIT_REACHED is due when fewer are left; 0 if not armed
+ * @told: that event was raised by arming it, and no request was taken since
  * @waiters: queue pairs whose next Send waits for a request, the longest first; doorbells are
  *	asked for while there are any
+ * @promised: requests that are kept for queue pairs which were called and have not come yet
  */
 struct xiw_srq {
 	struct ib_srq	ibsrq;
 	u32		max_sge;
+	struct mutex	resizing;
 
 	spinlock_t	lock;	/* guards all below */
 	struct xiw_area	*area;
 	u32		max_wr;
 	struct xiw_ring	ring;
 	u32		limit;
+	bool		told;
 	struct list_head waiters;
+	u32		promised;
 };
 
 static inline struct xiw_srq *to_xiw_srq(struct ib_srq *ibsrq)

@@ -55,7 +55,7 @@ struct xiw_stats {
 /**
  * struct xiw_qp_stats - what one queue pair has counted
  * @entry: among those of its device
- * @count: guarded as the progress of the queue pair is, but for who reads
+ * @count: guarded as the progress of the queue pair is; read without
  */
 struct xiw_qp_stats {
 	struct list_head	entry;

@@ -59,12 +59,14 @@ const struct xiw_cause_row xiw_causes[XIW_NUM_CAUSES] = {
 	[XIW_BAD_OPCODE]	= { "bad_opcode", -EOPNOTSUPP, OPERATION(0x06) },
 	[XIW_ATOMIC_UNALIGNED]	= { "atomic_unaligned", -EINVAL, OPERATION(0x07) },
 	[XIW_BAD_LENGTH]	= { "bad_length", -EBADMSG, OPERATION(0xff) },
+	[XIW_TORN_WRITE]	= { "torn_write", -EPROTO, OPERATION(0xff) },
 	[XIW_IRD_EXCEEDED]	= { "ird_exceeded", -ENOBUFS, UNTAGGED(0x02) },
 	[XIW_UNEXPECTED_RESPONSE] = { "unexpected_response", -EPROTO, OPERATION(0x06) },
 
 	[XIW_LOCAL_FAULT]	= { "local_fault", -EINVAL, LOCAL },
 	[XIW_LOCAL_ABORT]	= { "local_abort", -ECONNABORTED, LOCAL },
 	[XIW_NO_MEMORY]		= { "no_memory", -ENOMEM, LOCAL },
+	[XIW_UNREADABLE]	= { "unreadable", -EFAULT, LOCAL },
 };
 
 struct terminate_ulpdu {

@@ -46,12 +46,14 @@ enum xiw_cause {
 	XIW_BAD_OPCODE,
 	XIW_ATOMIC_UNALIGNED,
 	XIW_BAD_LENGTH,			/* of a message with an exact length */
+	XIW_TORN_WRITE,			/* Immediate Data behind a Write that is not in one piece */
 	XIW_IRD_EXCEEDED,		/* more Reads than agreed: no buffer on its queue */
 	XIW_UNEXPECTED_RESPONSE,
 	/* local, nothing the peer did */
 	XIW_LOCAL_FAULT,		/* a local work request or ring is bad */
 	XIW_LOCAL_ABORT,		/* the consumer moved the queue pair to error */
 	XIW_NO_MEMORY,
+	XIW_UNREADABLE,			/* what has come cannot be read */
 	XIW_NUM_CAUSES,
 	XIW_NOT_YET			/* not a cause: pages are fetched, then it is tried again */
 };

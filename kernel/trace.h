@@ -41,10 +41,10 @@ DEFINE_EVENT(xiw_fpdu, xiw_rx_fpdu,
 );
 
 DECLARE_EVENT_CLASS(xiw_move,
-	TP_PROTO(u32 id, unsigned int from, unsigned int to),
+	TP_PROTO(unsigned long id, unsigned int from, unsigned int to),
 	TP_ARGS(id, from, to),
 	TP_STRUCT__entry(
-		__field(u32, id)
+		__field(unsigned long, id)
 		__field(unsigned int, from)
 		__field(unsigned int, to)
 	),
@@ -53,16 +53,16 @@ DECLARE_EVENT_CLASS(xiw_move,
 		__entry->from = from;
 		__entry->to = to;
 	),
-	TP_printk("id=%u %u -> %u", __entry->id, __entry->from, __entry->to)
+	TP_printk("id=%lu %u -> %u", __entry->id, __entry->from, __entry->to)
 );
 
 DEFINE_EVENT(xiw_move, xiw_qp_move,
-	TP_PROTO(u32 id, unsigned int from, unsigned int to),
+	TP_PROTO(unsigned long id, unsigned int from, unsigned int to),
 	TP_ARGS(id, from, to)
 );
 
 DEFINE_EVENT(xiw_move, xiw_ep_move,
-	TP_PROTO(u32 id, unsigned int from, unsigned int to),
+	TP_PROTO(unsigned long id, unsigned int from, unsigned int to),
 	TP_ARGS(id, from, to)
 );
 

@@ -9,6 +9,7 @@
 #include "marker.h"
 #include "mem.h"
 #include "opcode.h"
+#include "pause.h"
 #include "place.h"
 #include "post.h"
 #include "segment.h"
@@ -19,9 +20,17 @@
 /* The longest FPDU of a run goes to TCP with others up to about this many octets. */
 #define TX_BATCH_BYTES	(64 * 1024)
 
-/* To a peer on this host: of one run; how often one end answers the other. */
+/* To a peer on this host: of one run, and of all the answers to it, as softirqs are off. */
 #define TX_LOOP_BUDGET	(128 * 1024)
-#define TX_LOOP_TURNS	8
+
+/* Each turn counts for so many octets at least, for it takes time, whether it stages any or not. */
+#define TX_TURN_WEIGHT	128
+
+/*
+ * What the message that opens a stream names. It is empty, so any STag will do (RFC 6581 section
+ * 9.2), but some adapters refuse 0. Index 0 is given to no region here.
+ */
+#define TX_OPENING_STAG	1
 
 /*
  * Whether @payload octets are all that is left of a message, and its last segment carries them. On
@@ -422,12 +431,30 @@ static int tx_stage_next(struct xiw_run *run)
 	return tx->responses ? tx_stage_request(run) : tx_stage_response(run);
 }
 
-/* Whether it is time to push, if it can be with full segments only, or to make way. */
+/*
+ * Whether the run has taken its turns. They are counted beside octets: another thread can fill the
+ * ring again and again with requests that stage nothing.
+ */
+static bool tx_tired(const struct xiw_run *run)
+{
+	return run->turns >= run->budget / TX_TURN_WEIGHT;
+}
+
+/* Whether the run has taken its share. */
+static bool tx_spent(const struct xiw_run *run)
+{
+	return run->staged >= run->budget || tx_tired(run);
+}
+
+/*
+ * Whether it is time to push, if it can be with full segments only, or to make way. What was begun
+ * to be staged for TCP goes on to a full batch.
+ */
 static bool tx_full(const struct xiw_run *run)
 {
 	const struct xiw_tx *tx = &run->qp->tx;
 
-	return run->qp->loop ? run->staged >= TX_LOOP_BUDGET :
+	return run->qp->loop ? tx_spent(run) : tx_tired(run) ||
 	       tx->batch.len >= TX_BATCH_BYTES + (tx->phase ? tx->full_fpdu : 0);
 }
 
@@ -438,8 +465,10 @@ static int tx_fill(struct xiw_run *run)
 	int ret = TX_STAGED;
 
 	xiw_segment_measure(&qp->tx, run->sk);
-	while (ret == TX_STAGED && !tx_full(run) && xiw_qp_open(qp))
+	while (ret == TX_STAGED && !tx_full(run) && xiw_qp_open(qp)) {
+		run->turns++;
 		ret = tx_stage_next(run);
+	}
 	return ret < 0 ? ret : ret != TX_NOTHING && xiw_qp_open(qp);
 }
 
@@ -451,6 +480,7 @@ static int tx_push(struct xiw_run *run)
 
 	if (!len)
 		return 0;
+	xiw_pause("tx_push");
 	ret = xiw_batch_push(&qp->tx.batch, run->sk);
 	xiw_qp_count(qp, XIW_STAT_TX_SENDS, 1);
 	xiw_qp_count(qp, XIW_STAT_TX_BYTES, len - qp->tx.batch.len);
@@ -461,7 +491,7 @@ static int tx_push(struct xiw_run *run)
  * Return: 0 without more work, 1 with more than the budget allows, -EAGAIN if the
  * socket is full, or another errno.
  */
-static int tx_drain(struct xiw_run *run, size_t budget)
+static int tx_drain(struct xiw_run *run)
 {
 	int more = 1;
 	int ret;
@@ -473,7 +503,7 @@ static int tx_drain(struct xiw_run *run, size_t budget)
 		xiw_qp_retire(run->qp);
 		if (!more || !xiw_qp_open(run->qp))
 			return 0;
-		if (run->staged >= budget)
+		if (tx_spent(run))
 			return 1;
 		more = tx_fill(run);
 	} while (more >= 0);
@@ -492,14 +522,36 @@ static bool tx_idle(struct xiw_qp *qp)
 	return true;
 }
 
-static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
+/* There is no memory, here or in TCP, and nothing is on its way that would tell of some. */
+static bool tx_is_short(const struct sock *sk, int ret)
+{
+	return ret == -ENOMEM || (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk));
+}
+
+/* The run is over. Return: whether to go on at once. */
+static bool tx_judge(struct xiw_qp *qp, struct sock *sk, int ret)
+{
+	bool lacks = tx_is_short(sk, ret);
+
+	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || lacks || (!ret && qp->tx.busy) ||
+		   !xiw_qp_open(qp));
+	if (unlikely(lacks))
+		xiw_worker_retry(qp);
+	else
+		qp->retry_after = 0;
+	if (ret < 0 && ret != -EAGAIN && ret != -ENOMEM)
+		xiw_qp_lost(qp);
+	return ret == 1;
+}
+
+/* Takes what it costs from @budget. Each round of it costs, so nobody can keep it going. */
+static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t *budget)
 {
 	struct xiw_tx *tx = &qp->tx;
-	struct xiw_run run = { .qp = qp, .sk = sk };
+	struct xiw_run run = { .qp = qp, .sk = sk, .budget = *budget };
+	bool more;
 	int ret;
 
-	if (qp->loop)
-		budget = TX_LOOP_BUDGET;
 	tx->again = true;
 	if (tx->running || tx->hold || !xiw_qp_open(qp))
 		return false;
@@ -509,34 +561,30 @@ static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 	xiw_ring_watch(&qp->sq);
 	do {
 		tx->again = false;
-		ret = tx_drain(&run, budget);
+		run.turns++;
+		ret = tx_drain(&run);
 	} while (!ret && (tx->again || tx_idle(qp)));
 	xiw_stage_end(&run.stage);
-	WRITE_ONCE(tx->blocked, ret == -EAGAIN || (!ret && tx->busy) || !xiw_qp_open(qp));
+	more = tx_judge(qp, sk, ret);
 	tx->running = false;
 	xiw_qp_retire(qp);
 	xiw_qp_fire(qp);
-
-	/* Full, but nothing is on its way whose acknowledgment would tell of room. */
-	if (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk))
-		return true;
-	if (ret < 0 && ret != -EAGAIN && ret != -ENOMEM)
-		xiw_qp_lost(qp);
-	return ret == 1 || ret == -ENOMEM;
+	*budget -= min(*budget, max(run.staged, run.turns * TX_TURN_WEIGHT));
+	return more;
 }
 
 /* What a run brought may let the peer send, and the peer's answer this end. */
 static void tx_loop_answer(struct xiw_qp *qp)
 {
 	struct xiw_qp *peer = xiw_loop_peer(qp);
-	unsigned int turns = 0;
+	size_t budget = TX_LOOP_BUDGET;
 
 	if (peer && (qp->rx.starved || qp->rx.paging))	/* perhaps it need not wait any more */
 		peer->rx.kick = true;
-	while (peer && peer->rx.kick && turns++ < TX_LOOP_TURNS) {
+	while (peer && peer->rx.kick && budget) {
 		peer->rx.kick = false;
 		xiw_qp_count(peer, XIW_STAT_TX_RX, 1);
-		if (tx_run(peer, peer->ep->sk, TX_LOOP_BUDGET))
+		if (tx_run(peer, peer->ep->sk, &budget))
 			xiw_worker_queue(peer);
 		swap(qp, peer);
 	}
@@ -553,15 +601,17 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 
 	xiw_qp_assert_locked(qp);
 
-	more = tx_run(qp, sk, budget);
+	if (qp->loop)
+		budget = TX_LOOP_BUDGET;
+	more = tx_run(qp, sk, &budget);
 	if (qp->loop)
 		tx_loop_answer(qp);
 	return more;
 }
 
-bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
+/* @ep is what xiw_qp_lock() returned. */
+static bool tx_drive(struct xiw_qp *qp, struct xiw_ep *ep, size_t budget, enum xiw_stat by)
 {
-	struct xiw_ep *ep = xiw_qp_lock(qp);
 	bool more;
 
 	if (!ep) {
@@ -574,16 +624,27 @@ bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
 	return more;
 }
 
+bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
+{
+	return tx_drive(qp, xiw_qp_lock(qp), budget, by);
+}
+
+int xiw_tx_drive_now(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
+{
+	struct xiw_ep *ep = xiw_qp_lock_now(qp);
+
+	return IS_ERR(ep) ? PTR_ERR(ep) : tx_drive(qp, ep, budget, by);
+}
+
 bool xiw_tx_wants(const struct xiw_qp *qp)
 {
-	u32 ready = xiw_ring_ready(&qp->sq);
-
-	return ready && !READ_ONCE(qp->tx.blocked);
+	return READ_ONCE(qp->state) == XIW_QP_RTS && !READ_ONCE(qp->tx.blocked) &&
+	       xiw_ring_ready(&qp->sq);
 }
 
 int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 {
-	struct xiw_read read = { .opening = true };
+	struct xiw_read read = { .sink.lkey = TX_OPENING_STAG, .opening = true };
 	struct xiw_run run = { .qp = qp, .sk = sk };
 	struct xiw_fpdu fpdu;
 	u32 payload = 0;
@@ -592,11 +653,11 @@ int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 	xiw_segment_measure(&qp->tx, sk);
 	xiw_stage_begin(&run.stage);
 	if (rtr == XIW_RTR_READ) {
-		ret = tx_stage_read_req(&run, &read, 0, 0);
+		ret = tx_stage_read_req(&run, &read, TX_OPENING_STAG, 0);
 	} else {
 		ret = xiw_segment_begin(&run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
 		if (ret == TX_STAGED) {
-			xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, 0, 0);
+			xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, TX_OPENING_STAG, 0);
 			ret = xiw_segment_end(&run, &fpdu);
 		}
 	}

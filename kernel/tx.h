@@ -16,12 +16,15 @@
  * xiw_tx_run - send what can be sent
  * @qp: queue pair; what drives it is locked, see Locking
  * @sk: the socket
- * @budget: octets to stage at most, in whole FPDUs; it has its own for a peer on this host
+ * @budget: octets to stage at most, in whole batches; each request counts for some, whatever it
+ *	stages. It has its own for a peer on this host
  *
  * Takes turns between Responses that the peer waits for and the send queue, gathers as many
  * FPDUs as fit for one call into TCP, completes what needs no answer.
  * When nothing is left it asks for doorbells, unless a worker goes on looking at the ring. Does
  * nothing if called from inside itself (TCP may process received segments while we send).
+ *
+ * Without memory it has a worker try again after a pause.
  *
  * Context: process or softirq; does not sleep.
  * Return: true if work remains for which no event will come: call again, or queue to a worker.
@@ -40,6 +43,16 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget);
  * Return: as xiw_tx_run().
  */
 bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by);
+
+/**
+ * xiw_tx_drive_now - as xiw_tx_drive(), but wait for no process
+ * @qp: queue pair
+ * @budget: see xiw_tx_run()
+ * @by: see xiw_tx_drive()
+ *
+ * Return: as xiw_tx_run(), or -EAGAIN as xiw_qp_lock_now().
+ */
+int xiw_tx_drive_now(struct xiw_qp *qp, size_t budget, enum xiw_stat by);
 
 /**
  * xiw_tx_wants - whether a run would find something to do

@@ -2,8 +2,13 @@
 /* worker.c - threads that transmit for queue pairs which are busy */
 
 #include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
 #include <linux/kthread.h>
+#include <linux/minmax.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/clock.h>
+#include <linux/sched/isolation.h>
+#include <linux/timer.h>
 
 #include "cm.h"
 #include "tx.h"
@@ -12,9 +17,12 @@
 /* How long a worker goes on looking at a ring that stays empty. */
 #define WORKER_SPIN_NS	(50 * NSEC_PER_USEC)
 
+/* The longest pause before a queue pair tries again that had no memory. */
+#define WORKER_PAUSE_MS	100
+
 /**
  * struct worker - one thread
- * @task: the thread, bound to its CPU
+ * @task: the thread, bound to its CPU; NULL if there is none
  * @fresh: queue pairs that were handed over, any context adds
  * @active: those that it looks at, private to the thread
  */
@@ -26,7 +34,14 @@ struct worker {
 
 static DEFINE_PER_CPU(struct worker, workers);
 
+/* Those that take queue pairs. Who looks for one does so under RCU, which keeps its thread. */
 static struct cpumask worker_cpus;
+
+static enum cpuhp_state worker_hotplug;
+
+/*
+ * Handing over
+ */
 
 /*
  * Another CPU than the caller's, so that posting and sending overlap; its own if it is alone. A
@@ -40,51 +55,107 @@ static struct worker *worker_pick(struct xiw_qp *qp)
 
 	if (!leaves || !cpumask_test_cpu(cpu, &worker_cpus))
 		cpu = cpumask_next_and(cpu, &worker_cpus, cpu_online_mask);
-	if (cpu >= nr_cpu_ids)
+	while (cpu >= nr_cpu_ids)	/* there always is one, though not always the same */
 		cpu = cpumask_first(&worker_cpus);
+	smp_rmb();	/* pairs with worker_begin(): who finds the CPU finds its thread */
 	return per_cpu_ptr(&workers, cpu);
 }
 
-void xiw_worker_queue(struct xiw_qp *qp)
+/* The worker gets the caller's reference. */
+static void worker_give(struct xiw_qp *qp)
 {
 	struct worker *worker;
 
-	set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
-	if (test_and_set_bit(XIW_WORKER_QUEUED, &qp->worker_flags))
-		return;
-	xiw_qp_get(qp);
+	rcu_read_lock();	/* pairs with worker_end() */
 	worker = worker_pick(qp);
 	if (llist_add(&qp->worker_new, &worker->fresh)) {
 		xiw_stat_inc(qp->dev, XIW_STAT_WORKER_WAKEUPS);
 		wake_up_process(worker->task);
 	}
+	rcu_read_unlock();
 }
 
-/* Return: true if there is more to do at once. */
+void xiw_worker_queue(struct xiw_qp *qp)
+{
+	set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
+	if (test_and_set_bit(XIW_WORKER_QUEUED, &qp->worker_flags))
+		return;
+	xiw_qp_get(qp);
+	worker_give(qp);
+}
+
+/*
+ * Trying again
+ */
+
+static void worker_retry_fired(struct timer_list *timer)
+{
+	struct xiw_qp *qp = container_of(timer, struct xiw_qp, retry);
+
+	xiw_worker_queue(qp);
+	xiw_qp_put(qp);
+}
+
+static void worker_retry_in(struct xiw_qp *qp, unsigned long pause)
+{
+	xiw_qp_get(qp);
+	if (mod_timer(&qp->retry, jiffies + pause))
+		xiw_qp_put(qp);		/* it was on its way, with a reference */
+}
+
+void xiw_worker_retry(struct xiw_qp *qp)
+{
+	qp->retry_after = clamp(2 * qp->retry_after, 1UL, msecs_to_jiffies(WORKER_PAUSE_MS));
+	worker_retry_in(qp, qp->retry_after);
+}
+
+void xiw_worker_prepare(struct xiw_qp *qp)
+{
+	timer_setup(&qp->retry, worker_retry_fired, 0);
+}
+
+void xiw_worker_forget(struct xiw_qp *qp)
+{
+	if (timer_delete_sync(&qp->retry))
+		xiw_qp_put(qp);
+}
+
+/*
+ * Transmitting
+ */
+
+/* Return: false if a process has the queue pair locked: the worker has others to serve. */
 static bool worker_transmit(struct xiw_qp *qp)
 {
-	return xiw_tx_drive(qp, XIW_TX_BUDGET_WORKER, XIW_STAT_TX_WORKER);
+	int ret = xiw_tx_drive_now(qp, XIW_TX_BUDGET_WORKER, XIW_STAT_TX_WORKER);
+
+	if (ret)
+		set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
+	return ret >= 0;
 }
 
 /* The worker has looked long enough: from here on doorbells are needed. */
 static void worker_leave(struct xiw_qp *qp)
 {
 	clear_bit(XIW_WORKER_WATCHES, &qp->worker_flags);
-	if (worker_transmit(qp))
-		set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
+	worker_transmit(qp);
 	clear_bit_unlock(XIW_WORKER_QUEUED, &qp->worker_flags);
 	smp_mb__after_atomic();	/* whoever saw QUEUED has set WANTED before */
-	if (test_bit(XIW_WORKER_WANTED, &qp->worker_flags))
+	if (test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
+		worker_retry_in(qp, 1);	/* should it be unlocked without xiw_qp_unlocked() */
+	else if (test_bit(XIW_WORKER_WANTED, &qp->worker_flags))
 		xiw_worker_queue(qp);
 	xiw_qp_put(qp);
 }
 
 static void worker_visit(struct xiw_qp *qp, u64 now)
 {
-	if (test_and_clear_bit(XIW_WORKER_WANTED, &qp->worker_flags) || xiw_tx_wants(qp)) {
+	bool wanted = !test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags) &&
+		      (test_and_clear_bit(XIW_WORKER_WANTED, &qp->worker_flags) ||
+		       xiw_tx_wants(qp));
+
+	if (wanted && worker_transmit(qp)) {
 		qp->worker_idle_ns = now;
-		if (worker_transmit(qp))
-			set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
 	} else if (now - qp->worker_idle_ns > WORKER_SPIN_NS) {
 		list_del(&qp->worker_entry);
 		worker_leave(qp);
@@ -98,15 +169,25 @@ static void worker_adopt(struct worker *worker, u64 now)
 
 	llist_for_each_entry_safe(qp, next, fresh, worker_new) {
 		set_bit(XIW_WORKER_WATCHES, &qp->worker_flags);
+		clear_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags);
 		qp->worker_idle_ns = now;
 		list_add_tail(&qp->worker_entry, &worker->active);
+	}
+}
+
+static void worker_round(struct worker *worker)
+{
+	struct xiw_qp *qp, *next;
+
+	list_for_each_entry_safe(qp, next, &worker->active, worker_entry) {
+		worker_visit(qp, local_clock());
+		cond_resched();
 	}
 }
 
 static int worker_main(void *arg)
 {
 	struct worker *worker = arg;
-	struct xiw_qp *qp, *next;
 
 	while (!kthread_should_stop()) {
 		set_current_state(TASK_INTERRUPTIBLE);
@@ -116,39 +197,150 @@ static int worker_main(void *arg)
 		__set_current_state(TASK_RUNNING);
 
 		worker_adopt(worker, local_clock());
-		list_for_each_entry_safe(qp, next, &worker->active, worker_entry)
-			worker_visit(qp, local_clock());
+		worker_round(worker);
 		cond_resched();
 	}
 	return 0;
 }
 
+/*
+ * CPUs come and go
+ */
+
+/* CPUs that are isolated, or run one task without a tick, are left alone. */
+static bool worker_may_use(unsigned int cpu)
+{
+	bool may;
+
+	rcu_read_lock();	/* what is isolated may change */
+	may = housekeeping_test_cpu(cpu, HK_TYPE_DOMAIN) && housekeeping_test_cpu(cpu, HK_TYPE_WQ);
+	rcu_read_unlock();
+	return may;
+}
+
+static int worker_begin(unsigned int cpu)
+{
+	struct worker *worker = per_cpu_ptr(&workers, cpu);
+	struct task_struct *task;
+
+	if (worker->task)
+		return 0;
+	init_llist_head(&worker->fresh);
+	INIT_LIST_HEAD(&worker->active);
+	task = kthread_create_on_cpu(worker_main, worker, cpu, "xiw/%u");
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	worker->task = task;
+	smp_wmb();	/* pairs with worker_pick() */
+	cpumask_set_cpu(cpu, &worker_cpus);
+	wake_up_process(task);
+	return 0;
+}
+
+/* Others go on with what an ended thread had; nobody adds to its newcomers any more. */
+static void worker_hand_over(struct worker *worker)
+{
+	struct xiw_qp *qp, *next;
+
+	worker_adopt(worker, local_clock());
+	list_for_each_entry_safe(qp, next, &worker->active, worker_entry) {
+		list_del(&qp->worker_entry);
+		set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
+		xiw_qp_get(qp);		/* the next one may let go of it at once */
+		worker_give(qp);
+		xiw_qp_put(qp);
+	}
+}
+
+/*
+ * 1. Nobody looks for the worker any more.
+ * 2. All that had found it have added to its newcomers.
+ * 3. The thread ends, if it ever ran, and others get what it had.
+ */
+static void worker_end(unsigned int cpu)
+{
+	struct worker *worker = per_cpu_ptr(&workers, cpu);
+
+	if (!worker->task)
+		return;
+	cpumask_clear_cpu(cpu, &worker_cpus);
+	synchronize_rcu();
+	kthread_stop(worker->task);
+	worker->task = NULL;
+	worker_hand_over(worker);
+}
+
+/* With one that may be used, those that would rather be left alone need not stand in any more. */
+static int worker_cpu_comes(unsigned int cpu)
+{
+	unsigned int other;
+	int ret;
+
+	if (!worker_may_use(cpu))
+		return 0;
+	ret = worker_begin(cpu);
+	if (ret)
+		return ret;
+	for_each_cpu(other, &worker_cpus) {
+		if (!worker_may_use(other))
+			worker_end(other);
+	}
+	return 0;
+}
+
+/* The last one is followed by one that would rather be left alone: somebody has to send. */
+static int worker_cpu_goes(unsigned int cpu)
+{
+	int ret = 0;
+
+	if (cpumask_any_but(&worker_cpus, cpu) >= nr_cpu_ids)
+		ret = worker_begin(cpumask_any_but(cpu_online_mask, cpu));
+	if (!ret)
+		worker_end(cpu);
+	return ret;
+}
+
 /* No queue pair is left: each holds a device, and each device the module. */
-void xiw_workers_exit(void)
+static void worker_end_all(void)
 {
 	unsigned int cpu;
 
-	for_each_cpu(cpu, &worker_cpus)
-		kthread_stop(per_cpu_ptr(&workers, cpu)->task);
-	cpumask_clear(&worker_cpus);
+	for_each_possible_cpu(cpu)
+		worker_end(cpu);
+}
+
+/* CPUs neither come nor go meanwhile. 6.12 does not export what would assert that. */
+static int worker_begin_all(void)
+{
+	unsigned int cpu;
+	int ret = 0;
+
+	for_each_online_cpu(cpu) {
+		ret = worker_cpu_comes(cpu);
+		if (ret)
+			return ret;
+	}
+	return cpumask_empty(&worker_cpus) ? worker_begin(cpumask_first(cpu_online_mask)) : 0;
+}
+
+void xiw_workers_exit(void)
+{
+	cpuhp_remove_state_nocalls(worker_hotplug);
+	worker_end_all();
 }
 
 int xiw_workers_init(void)
 {
-	struct worker *worker;
-	unsigned int cpu;
+	int ret;
 
-	for_each_online_cpu(cpu) {
-		worker = per_cpu_ptr(&workers, cpu);
-		init_llist_head(&worker->fresh);
-		INIT_LIST_HEAD(&worker->active);
-		worker->task = kthread_create_on_cpu(worker_main, worker, cpu, "xiw/%u");
-		if (IS_ERR(worker->task)) {
-			xiw_workers_exit();
-			return PTR_ERR(worker->task);
-		}
-		cpumask_set_cpu(cpu, &worker_cpus);
-		wake_up_process(worker->task);
-	}
-	return 0;
+	cpus_read_lock();
+	ret = worker_begin_all();
+	if (!ret)
+		ret = cpuhp_setup_state_nocalls_cpuslocked(CPUHP_AP_ONLINE_DYN, "rdma/xiw:online",
+							   worker_cpu_comes, worker_cpu_goes);
+	cpus_read_unlock();
+	if (ret < 0)
+		worker_end_all();
+	worker_hotplug = ret;
+	return min(ret, 0);
 }

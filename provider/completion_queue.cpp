@@ -3,8 +3,8 @@
 
 #include "completion_queue.hpp"
 
-#include "domain.hpp"
 #include "object.hpp"
+#include "uncancelled.hpp"
 
 namespace xiw
 {
@@ -41,13 +41,19 @@ static bool can_show(std::uint64_t wc_flags)
 	return !(wc_flags & ~(standard | times));
 }
 
-static bool is_single_threaded(const ibv_cq_init_attr_ex &attr)
+/* Returns 0 or a positive errno. That one thread polls changes nothing: see PollLock. */
+static int judge(const ibv_cq_init_attr_ex &attr)
 {
-	if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	    (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
-		return true;
-	return (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && attr.parent_domain &&
-	       Domain::from(attr.parent_domain).is_single_threaded();
+	constexpr std::uint32_t attributes = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+	constexpr std::uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+
+	if ((attr.comp_mask & ~attributes) || !can_show(attr.wc_flags))
+		return EOPNOTSUPP;
+	if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr.flags & ~flags))
+		return EOPNOTSUPP;
+	if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && !attr.parent_domain)
+		return EINVAL;
+	return 0;
 }
 
 ibv_cq_ex *CompletionQueue::create_extended(ibv_context *context,
@@ -56,23 +62,23 @@ ibv_cq_ex *CompletionQueue::create_extended(ibv_context *context,
 	ExtendedRequest<struct ibv_create_cq_ex, ib_uverbs_ex_create_cq> request;
 	Answer<ib_uverbs_ex_create_cq_resp, xiw_create_cq_resp> answer;
 
-	if (!can_show(attr.wc_flags))
-		return fail(EOPNOTSUPP);
+	if (int err = judge(attr))
+		return fail(err);
 
 	auto object = make_object<CompletionQueue>();
 	if (!object)
 		return nullptr;
 
 	verbs_cq *vcq = &object->vcq_;
-	if (int err = ibv_cmd_create_cq_ex(context, &attr, vcq, request.get(), sizeof(request),
-					   answer.get(), sizeof(answer), 0))
+	if (int err = create_cq_by(ibv_cmd_create_cq_ex, context, &attr, vcq, request.get(),
+				   sizeof(request), answer.get(), sizeof(answer), 0))
 		return fail(err);
 	if (int err = object->map(answer.driver())) {
 		ibv_cmd_destroy_cq(&vcq->cq);
 		return fail(err);
 	}
-	if (is_single_threaded(attr))
-		object->lock_.skip();
+	if (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD)
+		object->parent_ = DomainUse(attr.parent_domain);
 	object->offer_extended_poll();
 	return &object.release()->vcq_.cq_ex;
 }
@@ -91,26 +97,24 @@ int CompletionQueue::resize(int cqe) noexcept
 	Request<struct ibv_resize_cq, ib_uverbs_resize_cq> request;
 	Answer<ib_uverbs_resize_cq_resp, xiw_resize_cq_resp> answer;
 	std::lock_guard guard(lock_);
+	Uncancelled uncancelled;
 
-	ring_.publish();
+	if (int err = follow())
+		return err;
 	if (int err = ibv_cmd_resize_cq(&vcq_.cq, cqe, request.get(), sizeof(request), answer.get(),
 					sizeof(answer)))
 		return err;
 
-	const xiw_resize_cq_resp &granted = answer.driver();
-	Mapping mapping;
-	if (int err = mapping.map(vcq_.cq.context->cmd_fd, granted.map_key, granted.map_len))
-		return err;
-	ring_.move(mapping.at<xiw_cq_ctl>(0), mapping.at<xiw_cqe>(granted.slots_offset),
-		   granted.entries);
-	mapping_ = std::move(mapping);
-	return 0;
+	moved_ = answer.driver();
+	return follow();
 }
 
 int CompletionQueue::request_notification(bool solicited_only) noexcept
 {
 	std::lock_guard guard(lock_);
 
+	if (int err = follow())
+		return err;
 	latecomers_.ring();
 	ring_.arm(solicited_only);
 	return 0;

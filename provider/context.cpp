@@ -20,8 +20,8 @@ static int get_context(verbs_context *vctx)
 	Request<struct ibv_get_context, ib_uverbs_get_context> request;
 	Answer<ib_uverbs_get_context_resp, xiw_alloc_ucontext_resp> answer;
 
-	if (int err = ibv_cmd_get_context(vctx, request.get(), sizeof(request), answer.get(),
-					  sizeof(answer)))
+	if (int err = get_context_by(ibv_cmd_get_context, vctx, request.get(), sizeof(request),
+				     answer.get(), sizeof(answer)))
 		return err;
 	if (answer.driver().abi_version != XIW_ABI_VERSION) {
 		std::fprintf(stderr,

@@ -91,7 +91,7 @@ int Domain::destroy(ibv_pd *pd) noexcept
 {
 	Domain &domain = from(pd);
 
-	if (domain.parents_)
+	if (domain.parents_ || domain.users_)
 		return EBUSY;
 	if (domain.contained_) {
 		domain.contained_->parents_--;

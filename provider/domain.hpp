@@ -4,6 +4,7 @@
 #define XIW_DOMAIN_HPP
 
 #include <atomic>
+#include <utility>
 
 #include "rdma_core.hpp"
 
@@ -29,7 +30,10 @@ private:
 	std::atomic<unsigned int> parents_ = 0;
 };
 
-/* To the kernel a parent domain is the protection domain that it contains. */
+/*
+ * To the kernel a parent domain is the protection domain that it contains, so what was made in
+ * it is counted here. What was made in a protection domain is counted by the kernel.
+ */
 class Domain
 {
 public:
@@ -48,10 +52,42 @@ public:
 	bool is_single_threaded() const noexcept { return thread_; }
 
 private:
+	friend class DomainUse;
+
 	ibv_pd pd_ = {};
 	Domain *contained_ = nullptr;	 /* of a parent domain only */
 	ThreadDomain *thread_ = nullptr; /* of a parent domain, if it has one */
 	std::atomic<unsigned int> parents_ = 0;
+	std::atomic<unsigned int> users_ = 0; /* of a parent domain only */
+};
+
+/* That one object was made in a parent domain, if it was, for as long as the object lives. */
+class DomainUse
+{
+public:
+	DomainUse() = default;
+
+	explicit DomainUse(ibv_pd *pd) noexcept
+		: parent_(Domain::from(pd).contained_ ? &Domain::from(pd) : nullptr)
+	{
+		if (parent_)
+			parent_->users_++;
+	}
+
+	DomainUse &operator=(DomainUse &&other) noexcept
+	{
+		std::swap(parent_, other.parent_);
+		return *this;
+	}
+
+	~DomainUse()
+	{
+		if (parent_)
+			parent_->users_--;
+	}
+
+private:
+	Domain *parent_ = nullptr;
 };
 
 static_assert(std::is_standard_layout_v<ThreadDomain>, "starts with its ibv_td");

@@ -3,7 +3,10 @@
 
 #include "doorbell.hpp"
 
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "uncancelled.hpp"
 
 namespace xiw
 {
@@ -54,6 +57,7 @@ void Doorbell::connect(ibv_context *context, std::uint32_t command, std::uint32_
 
 int Doorbell::ring_slowly() noexcept
 {
+	Uncancelled guard;
 	ibv_send_wr *bad_send;
 	ibv_recv_wr *bad_recv;
 
@@ -70,7 +74,10 @@ int Doorbell::ring_slowly() noexcept
 
 int Doorbell::ring() noexcept
 {
-	if (write(fd_, &command_, sizeof(command_)) == sizeof(command_)) [[likely]]
+	constexpr long size = sizeof(command_);
+
+	/* not write(): it is a cancellation point, and a queue may be locked */
+	if (syscall(SYS_write, fd_, &command_, size) == size) [[likely]]
 		return 0;
 	return ring_slowly();
 }

@@ -14,6 +14,7 @@ namespace xiw
  * That is write() of a command made once. The kernel refuses it to a process
  * that changed its credentials after it had opened the device; then, and
  * whatever else is wrong, libibverbs' general form of the same verb decides.
+ * Neither is a cancellation point.
  */
 class Doorbell
 {

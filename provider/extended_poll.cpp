@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* extended_poll.cpp - from the ring to ibv_start_poll() and its kin: fields are read in place */
+/* extended_poll.cpp - from the ring to ibv_start_poll() and its kin */
 
 #include <cerrno>
 #include <ctime>
@@ -30,15 +30,21 @@ std::uint64_t wallclock(std::uint64_t timestamp)
 
 } /* namespace */
 
-/* Shows the oldest completion that has not been consumed; false if there is none. */
+/*
+ * Shows the oldest completion that has not been consumed; false if there is none. Its fields are
+ * read from a copy: so its requests may be posted again at once, and the program may do to the
+ * queue and to queue pairs what it likes before it goes on.
+ */
 bool CompletionQueue::show_next() noexcept
 {
-	shown_ = ring_.peek();
-	if (!shown_)
+	const xiw_cqe *const cqe = ring_.peek();
+
+	if (!cqe)
 		return false;
-	vcq_.cq_ex.wr_id = shown_->wr_id;
-	vcq_.cq_ex.status = static_cast<ibv_wc_status>(shown_->status);
-	retire(*shown_);
+	shown_ = *cqe;
+	vcq_.cq_ex.wr_id = shown_.wr_id;
+	vcq_.cq_ex.status = static_cast<ibv_wc_status>(shown_.status);
+	retire(shown_.qpn, shown_.opcode, shown_.sq_count);
 	return true;
 }
 
@@ -48,25 +54,20 @@ int CompletionQueue::start_poll(const ibv_poll_cq_attr *attr) noexcept
 	if (attr->comp_mask)
 		return EINVAL;
 	lock_.hold();
-	if (show_next() || (latecomers_.ring() && show_next()))
+	if (show_next() || (stir() && show_next()))
 		return 0;
+	const int err = moved_ ? ENOMEM : ENOENT;
 	lock_.release();
-	return ENOENT;
+	return err;
 }
 
 int CompletionQueue::next_poll() noexcept
 {
-	if (shown_)
-		ring_.consume();
 	return show_next() ? 0 : ENOENT;
 }
 
 void CompletionQueue::end_poll() noexcept
 {
-	if (shown_)
-		ring_.consume();
-	shown_ = nullptr;
-	ring_.publish();
 	lock_.release();
 }
 
@@ -81,19 +82,19 @@ void CompletionQueue::offer_extended_poll() noexcept
 	cq.next_poll = [](ibv_cq_ex *of) { return from(of).next_poll(); };
 	cq.end_poll = [](ibv_cq_ex *of) { from(of).end_poll(); };
 	cq.read_opcode = [](ibv_cq_ex *of) {
-		return static_cast<ibv_wc_opcode>(from(of).shown_->opcode);
+		return static_cast<ibv_wc_opcode>(from(of).shown_.opcode);
 	};
-	cq.read_vendor_err = [](ibv_cq_ex *of) { return from(of).shown_->vendor_err; };
-	cq.read_byte_len = [](ibv_cq_ex *of) { return from(of).shown_->byte_len; };
+	cq.read_vendor_err = [](ibv_cq_ex *of) { return from(of).shown_.vendor_err; };
+	cq.read_byte_len = [](ibv_cq_ex *of) { return from(of).shown_.byte_len; };
 	/* or the key that the peer invalidated, in the same place */
-	cq.read_imm_data = [](ibv_cq_ex *of) -> __be32 { return from(of).shown_->imm_inv; };
-	cq.read_qp_num = [](ibv_cq_ex *of) { return from(of).shown_->qpn; };
-	cq.read_wc_flags = [](ibv_cq_ex *of) -> unsigned int { return from(of).shown_->flags; };
+	cq.read_imm_data = [](ibv_cq_ex *of) -> __be32 { return from(of).shown_.imm_inv; };
+	cq.read_qp_num = [](ibv_cq_ex *of) { return from(of).shown_.qpn; };
+	cq.read_wc_flags = [](ibv_cq_ex *of) -> unsigned int { return from(of).shown_.flags; };
 	cq.read_completion_ts = [](ibv_cq_ex *of) -> std::uint64_t {
-		return from(of).shown_->timestamp;
+		return from(of).shown_.timestamp;
 	};
 	cq.read_completion_wallclock_ns = [](ibv_cq_ex *of) {
-		return wallclock(from(of).shown_->timestamp);
+		return wallclock(from(of).shown_.timestamp);
 	};
 
 	/* what belongs to datagrams */

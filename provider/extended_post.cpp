@@ -21,11 +21,19 @@ void SendQueue::start_draft(int err) noexcept
 	draft_.err = err;
 }
 
+/* The last request of the draft is complete: an Atomic has its SGE. */
+void SendQueue::finish_request() noexcept
+{
+	if (draft_.slot && draft_.exact_len && !draft_.slot->num_sge && !draft_.err) [[unlikely]]
+		draft_.err = EINVAL;
+}
+
 /* Its slot, with a header that names neither data nor target; or nullptr. */
 xiw_send_slot *SendQueue::add_to_draft(std::uint8_t opcode, const ibv_qp_ex &qp) noexcept
 {
 	const SendRule rule = rule_of(opcode);
 
+	finish_request();
 	draft_.slot = nullptr;
 	if (draft_.err) [[unlikely]]
 		return nullptr;
@@ -59,7 +67,8 @@ xiw_send_slot *SendQueue::add_to_draft(std::uint8_t opcode, const ibv_qp_ex &qp)
 		draft_.sges++; /* the operands are of the same size */
 	draft_.max_sge = std::min(rule.max_sge, limits_.max_sge);
 	draft_.exact_len = rule.atomic ? atomic_len : 0;
-	draft_.max_inline = rule.may_inline ? limits_.max_inline : 0;
+	draft_.may_inline = rule.may_inline;
+	draft_.max_inline = limits_.max_inline;
 	return slot;
 }
 
@@ -100,6 +109,10 @@ void SendQueue::set_inline(std::size_t num_buf, const ibv_data_buf *bufs) noexce
 
 	if (!slot) [[unlikely]]
 		return;
+	if (!draft_.may_inline) [[unlikely]] {
+		draft_.err = EINVAL;
+		return;
+	}
 	for (const ibv_data_buf *buf = bufs; buf != bufs + num_buf; buf++) {
 		if (buf->length > draft_.max_inline - len) [[unlikely]] {
 			draft_.err = EINVAL;
@@ -116,15 +129,14 @@ void SendQueue::set_inline(std::size_t num_buf, const ibv_data_buf *bufs) noexce
 /* It rings without the lock, like ibv_post_send(). */
 int SendQueue::post_draft() noexcept
 {
-	const int err = draft_.err;
 	std::uint32_t flags = 0;
 
+	finish_request();
+	const int err = draft_.err;
 	if (!err && draft_.produced != ring_.produced())
 		flags = ring_.publish(draft_.produced);
 	lock_.release();
-	if (flags & XIW_DOORBELL_LATER)
-		latecomers_->add(late_);
-	return flags & XIW_NEED_DOORBELL ? late_.doorbell.ring() : err;
+	return flags ? tell(flags) : err;
 }
 
 void QueuePair::offer_extended_post() noexcept

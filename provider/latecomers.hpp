@@ -6,25 +6,43 @@
 #include <atomic>
 
 #include "doorbell.hpp"
+#include "ring.hpp"
 
 namespace xiw
 {
 
+class Latecomers;
+
 /*
- * Latecomer - a send queue's doorbell, and whether it is to be rung later
+ * Latecomer - a send queue whose doorbell is to be rung later
  *
  * The kernel may ask for that (XIW_DOORBELL_LATER): a worker of its own will
  * look at the ring, but sending all at once when the process has run out of
- * other work costs less than being sent piece by piece beside it.
+ * other work costs less than being sent piece by piece beside it. It is listed at both
+ * completion queues of the queue pair, as a process that waits for an answer may poll
+ * the one of receives only; so it is rung only if the kernel still asks for that.
  */
 struct Latecomer {
-	Doorbell doorbell;
+	Doorbell *doorbell = nullptr;
+	const WorkRing *ring = nullptr;
 	std::atomic<bool> listed = false;
 	Latecomer *next = nullptr; /* in the list of its completion queue */
+	Latecomers *list = nullptr;
+
+	/* Before the first defer(). */
+	void join(Latecomers &of_cq, Doorbell &its_doorbell, const WorkRing &its_ring) noexcept
+	{
+		list = &of_cq;
+		doorbell = &its_doorbell;
+		ring = &its_ring;
+	}
+
+	/* It is late, if it has joined. */
+	inline void defer() noexcept;
 };
 
 /*
- * Latecomers - those of all send queues of one completion queue
+ * Latecomers - those of all queue pairs of one completion queue
  *
  * Posting adds to the list without a lock. Taking from it needs the lock of
  * the completion queue.
@@ -34,6 +52,8 @@ class Latecomers
 public:
 	void add(Latecomer &one) noexcept
 	{
+		/* pairs with the fence in ring(): the flags that brought us here were read before */
+		std::atomic_thread_fence(std::memory_order_acquire);
 		if (one.listed.load(std::memory_order_relaxed) || one.listed.exchange(true))
 			return;
 		one.next = head_.load(std::memory_order_relaxed);
@@ -41,19 +61,25 @@ public:
 			;
 	}
 
-	/* Rings for all. False if there was none. */
+	/* Rings for all whom nobody has rung for. False if there was none. */
 	bool ring() noexcept
 	{
 		if (!head_.load(std::memory_order_relaxed)) [[likely]]
 			return false;
+		bool rung = false;
 		for (Latecomer *one = take(); one;) {
 			Latecomer &now = *one;
 
 			one = one->next;
 			now.listed.store(false);
-			now.doorbell.ring(); /* of a device that is gone nobody hears more */
+			/* Whoever finds it listed still has set flags that are seen here. */
+			std::atomic_thread_fence(std::memory_order_seq_cst);
+			if (!(now.ring->flags() & XIW_DOORBELL_LATER))
+				continue;
+			now.doorbell->ring(); /* of a device that is gone nobody hears more */
+			rung = true;
 		}
-		return true;
+		return rung;
 	}
 
 	/* Takes one out that nobody posts to any more. */
@@ -74,6 +100,12 @@ private:
 
 	std::atomic<Latecomer *> head_ = nullptr;
 };
+
+inline void Latecomer::defer() noexcept
+{
+	if (list)
+		list->add(*this);
+}
 
 } /* namespace xiw */
 

@@ -3,6 +3,8 @@
 #ifndef XIW_LOCK_HPP
 #define XIW_LOCK_HPP
 
+#include <atomic>
+
 #include <pthread.h>
 #include <sys/single_threaded.h>
 
@@ -59,6 +61,51 @@ private:
 	pthread_mutex_t mutex_ = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 	bool locked_ = false; /* by lock(); guarded by mutex_ */
 	bool skipped_ = false;
+};
+
+/*
+ * PollLock - protects one completion queue; for std::lock_guard
+ *
+ * As Lock, but a thread that holds it from call to call may make any other call meanwhile:
+ * programs arm the queue, and create and destroy queue pairs, while they go through
+ * its completions. And it is never skipped: that one thread polls does not mean that no
+ * other creates and destroys queue pairs.
+ */
+class PollLock
+{
+public:
+	void lock() noexcept
+	{
+		if (!is_mine())
+			lock_.lock();
+	}
+
+	/* For the holder lock() has locked nothing, so this unlocks nothing. */
+	void unlock() noexcept { lock_.unlock(); }
+
+	void hold() noexcept
+	{
+		lock_.hold();
+		holder_.store(pthread_self(), std::memory_order_relaxed);
+	}
+
+	void release() noexcept
+	{
+		holder_.store(0, std::memory_order_relaxed);
+		lock_.release();
+	}
+
+private:
+	/* What a thread reads here is its own name only if it has written that itself. */
+	bool is_mine() const noexcept
+	{
+		const pthread_t holder = holder_.load(std::memory_order_relaxed);
+
+		return holder && holder == pthread_self();
+	}
+
+	Lock lock_;
+	std::atomic<pthread_t> holder_ = 0;
 };
 
 } /* namespace xiw */

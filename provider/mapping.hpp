@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <sys/mman.h>
+#include <sys/types.h>
 
 namespace xiw
 {
@@ -38,6 +39,7 @@ public:
 	 */
 	int map(int fd, std::uint64_t key, std::size_t len) noexcept
 	{
+		static_assert(sizeof(off_t) == sizeof(key), "needs _FILE_OFFSET_BITS=64");
 		void *start = mmap(nullptr, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 				   static_cast<off_t>(key));
 		if (start == MAP_FAILED)

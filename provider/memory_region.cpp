@@ -9,58 +9,65 @@
 namespace xiw
 {
 
+ibv_mr *MemoryRegion::release(std::unique_ptr<MemoryRegion> &region, ibv_pd *pd) noexcept
+{
+	region->domain_ = DomainUse(pd);
+	return &region.release()->vmr_.ibv_mr;
+}
+
 ibv_mr *MemoryRegion::create(ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			     int access) noexcept
 {
 	Request<struct ibv_reg_mr, ib_uverbs_reg_mr> request;
 	ib_uverbs_reg_mr_resp answer;
 
-	auto vmr = make_object<verbs_mr>();
-	if (!vmr)
+	auto region = make_object<MemoryRegion>();
+	if (!region)
 		return nullptr;
-	if (int err = ibv_cmd_reg_mr(pd, addr, length, iova, access, vmr.get(), request.get(),
+	if (int err = ibv_cmd_reg_mr(pd, addr, length, iova, access, &region->vmr_, request.get(),
 				     sizeof(request), &answer, sizeof(answer)))
 		return fail(err);
-	return &vmr.release()->ibv_mr;
+	return release(region, pd);
 }
 
 ibv_mr *MemoryRegion::create_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				    int fd, int access) noexcept
 {
-	auto vmr = make_object<verbs_mr>();
-	if (!vmr)
+	auto region = make_object<MemoryRegion>();
+	if (!region)
 		return nullptr;
-	int err = ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr.get(), nullptr);
+	int err =
+		ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &region->vmr_, nullptr);
 	if (err)
 		return fail(err);
-	return &vmr.release()->ibv_mr;
+	return release(region, pd);
 }
 
 ibv_mr *MemoryRegion::create_dm(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
 				unsigned int access) noexcept
 {
-	auto vmr = make_object<verbs_mr>();
-	if (!vmr)
+	auto region = make_object<MemoryRegion>();
+	if (!region)
 		return nullptr;
 	if (int err = ibv_cmd_reg_dm_mr(pd, DeviceMemory::from(dm).command(), offset, length,
-					access, vmr.get(), nullptr))
+					access, &region->vmr_, nullptr))
 		return fail(err);
-	return &vmr.release()->ibv_mr;
+	return release(region, pd);
 }
 
 ibv_mr *MemoryRegion::import(ibv_pd *pd, std::uint32_t handle) noexcept
 {
-	auto vmr = make_object<verbs_mr>();
-	if (!vmr)
+	auto region = make_object<MemoryRegion>();
+	if (!region)
 		return nullptr;
-	if (int err = ibv_cmd_query_mr(pd, vmr.get(), handle))
+	if (int err = ibv_cmd_query_mr(pd, &region->vmr_, handle))
 		return fail(err);
-	return &vmr.release()->ibv_mr;
+	return release(region, pd);
 }
 
 void MemoryRegion::unimport(ibv_mr *mr) noexcept
 {
-	delete verbs_get_mr(mr);
+	delete &from(verbs_get_mr(mr));
 }
 
 int MemoryRegion::modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
@@ -69,8 +76,13 @@ int MemoryRegion::modify(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_
 	Request<struct ibv_rereg_mr, ib_uverbs_rereg_mr> request;
 	ib_uverbs_rereg_mr_resp answer;
 
-	return ibv_cmd_rereg_mr(vmr, flags, addr, length, reinterpret_cast<uintptr_t>(addr), access,
-				pd, request.get(), sizeof(request), &answer, sizeof(answer));
+	if (int err = ibv_cmd_rereg_mr(vmr, flags, addr, length, reinterpret_cast<uintptr_t>(addr),
+				       access, pd, request.get(), sizeof(request), &answer,
+				       sizeof(answer)))
+		return err;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		from(vmr).domain_ = DomainUse(pd);
+	return 0;
 }
 
 int MemoryRegion::advise(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *list,
@@ -83,7 +95,7 @@ int MemoryRegion::destroy(verbs_mr *vmr) noexcept
 {
 	if (int err = ibv_cmd_dereg_mr(vmr))
 		return err;
-	delete vmr;
+	delete &from(vmr);
 	return 0;
 }
 

@@ -14,13 +14,14 @@ ibv_mw *MemoryWindow::create(ibv_pd *pd, ibv_mw_type type) noexcept
 	Request<struct ibv_alloc_mw, ib_uverbs_alloc_mw> request;
 	ib_uverbs_alloc_mw_resp answer;
 
-	auto mw = make_object<ibv_mw>();
-	if (!mw)
+	auto window = make_object<MemoryWindow>();
+	if (!window)
 		return nullptr;
-	if (int err = ibv_cmd_alloc_mw(pd, type, mw.get(), request.get(), sizeof(request), &answer,
-				       sizeof(answer)))
+	if (int err = ibv_cmd_alloc_mw(pd, type, &window->mw_, request.get(), sizeof(request),
+				       &answer, sizeof(answer)))
 		return fail(err);
-	return mw.release();
+	window->domain_ = DomainUse(pd);
+	return &window.release()->mw_;
 }
 
 /* A window of type 1 gets a new STag each time that it is bound, chosen here. */
@@ -45,7 +46,7 @@ int MemoryWindow::destroy(ibv_mw *mw) noexcept
 {
 	if (int err = ibv_cmd_dealloc_mw(mw))
 		return err;
-	delete mw;
+	delete reinterpret_cast<MemoryWindow *>(mw);
 	return 0;
 }
 

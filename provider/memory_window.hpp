@@ -3,17 +3,25 @@
 #ifndef XIW_MEMORY_WINDOW_HPP
 #define XIW_MEMORY_WINDOW_HPP
 
+#include "domain.hpp"
 #include "rdma_core.hpp"
 
 namespace xiw
 {
 
-/* The kernel's alone, like the region that it is bound to. */
-struct MemoryWindow {
+class MemoryWindow
+{
+public:
 	static ibv_mw *create(ibv_pd *pd, ibv_mw_type type) noexcept;
 	static int bind(ibv_mw *mw, ibv_qp *qp, const ibv_mw_bind &bind) noexcept;
 	static int destroy(ibv_mw *mw) noexcept;
+
+private:
+	ibv_mw mw_ = {};
+	DomainUse domain_;
 };
+
+static_assert(std::is_standard_layout_v<MemoryWindow>, "starts with its ibv_mw");
 
 /* For the kernel. Without a region a window is bound to nothing. */
 inline xiw_bind bind_of(const ibv_mw_bind_info &info)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* poll.cpp - from the ring to ibv_wc */
 
+#include <cerrno>
+
 #include "completion_queue.hpp"
 
 namespace xiw
@@ -51,17 +53,14 @@ int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
 
 	while (n < max) {
 		const xiw_cqe *cqe = ring_.peek();
-		if (!cqe && !n && latecomers_.ring())
+		if (!cqe && !n && stir())
 			cqe = ring_.peek();
 		if (!cqe)
 			break;
 		fill(wc[n++], *cqe);
-		retire(*cqe);
-		ring_.consume();
+		retire(cqe->qpn, cqe->opcode, cqe->sq_count);
 	}
-	if (n)
-		ring_.publish();
-	return n;
+	return !n && moved_ ? -ENOMEM : n;
 }
 
 } /* namespace xiw */

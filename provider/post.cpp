@@ -8,7 +8,6 @@
 #include "memory_window.hpp"
 #include "queue_pair.hpp"
 #include "send_rule.hpp"
-#include "shared_receive.hpp"
 #include "work_queue.hpp"
 
 namespace xiw
@@ -88,16 +87,15 @@ void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
 }
 
 /*
- * Fills slots from a list, shows them to the kernel, and rings if need be.
+ * Fills slots from a list, shows them to the kernel, and has @tell ring if need be.
  *
- * It rings without the lock: other threads fill slots meanwhile, and the kernel
+ * That rings without the lock: other threads fill slots meanwhile, and the kernel
  * takes these along. Slots that it was shown cannot be taken back, and when it
  * does not hear the doorbell nobody knows when it will look. So the whole list
  * counts as refused then; this happens when the device is gone.
  */
-template <class Wr, class Fill, class Defer>
-int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr **bad, Fill fill,
-	      Defer defer)
+template <class Wr, class Fill, class Tell>
+int post_list(Lock &lock, WorkRing &ring, Wr *const list, Wr **bad, Fill fill, Tell tell)
 {
 	Wr *wr = list;
 	std::uint32_t flags = 0;
@@ -119,11 +117,9 @@ int post_list(Lock &lock, WorkRing &ring, Doorbell &doorbell, Wr *const list, Wr
 	}
 	if (err)
 		*bad = wr;
-	if (flags & XIW_DOORBELL_LATER)
-		defer();
-	if (!(flags & XIW_NEED_DOORBELL))
+	if (!flags) [[likely]]
 		return err;
-	if (int unheard = doorbell.ring()) {
+	if (int unheard = tell(flags)) {
 		*bad = list;
 		return unheard;
 	}
@@ -186,14 +182,33 @@ int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 	return 0;
 }
 
+/*
+ * Does what the kernel asks for, now that it was shown requests. It may answer the doorbell by
+ * leaving them for later. Returns 0 or a positive errno.
+ */
+int SendQueue::tell(std::uint32_t flags) noexcept
+{
+	int err = 0;
+
+	if (flags & XIW_NEED_DOORBELL) {
+		err = doorbell_.ring();
+		flags = ring_.flags();
+	}
+	if (flags & XIW_DOORBELL_LATER) {
+		at_send_cq_.defer();
+		at_recv_cq_.defer();
+	}
+	return err;
+}
+
 int SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 {
 	auto fill_one = [this](auto count, const ibv_send_wr &one) {
 		return ring_.has_room(count, retired_.word()) ? fill(count, one) : ENOMEM;
 	};
 
-	return post_list(lock_, ring_, late_.doorbell, wr, bad, fill_one,
-			 [this] { latecomers_->add(late_); });
+	return post_list(lock_, ring_, wr, bad, fill_one,
+			 [this](std::uint32_t flags) { return tell(flags); });
 }
 
 /* Checks all of the request, then fills the slot of count @count. */
@@ -217,10 +232,12 @@ int ReceiveQueue::fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept
 int ReceiveQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 {
 	auto fill_one = [this](auto count, const ibv_recv_wr &one) {
-		return ring_.has_room(count, ring_.consumed()) ? fill(count, one) : ENOMEM;
+		return ring_.has_room(count, freed()) ? fill(count, one) : ENOMEM;
 	};
 
-	return post_list(lock_, ring_, doorbell_, wr, bad, fill_one, [] {});
+	return post_list(lock_, ring_, wr, bad, fill_one, [this](std::uint32_t flags) {
+		return flags & XIW_NEED_DOORBELL ? doorbell_.ring() : 0;
+	});
 }
 
 int QueuePair::post_send(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
@@ -239,11 +256,6 @@ int QueuePair::post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 		return EINVAL;
 	}
 	return rq_.post(wr, bad);
-}
-
-int SharedReceive::post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
-{
-	return queue_.post(wr, bad);
 }
 
 } /* namespace xiw */

@@ -22,8 +22,8 @@ int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex
 			  granted.sq_slot_size, attr.cap.max_send_wr),
 		 { .max_sge = attr.cap.max_send_sge,
 		   .max_inline = granted.max_inline,
-		   .signal_all = attr.sq_sig_all != 0 },
-		 send_cq().latecomers());
+		   .signal_all = attr.sq_sig_all != 0 });
+	sq_.join(send_cq().latecomers(), recv_cq().latecomers());
 	sq_.retired().open(granted.qpn);
 	sq_.doorbell().connect(&qp, Doorbell::Queue::send);
 	if (Domain::from(attr.pd).is_single_threaded()) {
@@ -35,6 +35,7 @@ int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex
 	rq_.open(WorkRing(&ctl->rq, mapping_.at<std::byte>(granted.rq_offset), granted.rq_entries,
 			  granted.rq_slot_size, attr.cap.max_recv_wr),
 		 attr.cap.max_recv_sge);
+	rq_.retired().open(granted.qpn);
 	rq_.doorbell().connect(&qp, Doorbell::Queue::recv);
 	return 0;
 }
@@ -105,15 +106,45 @@ ibv_qp *QueuePair::create_extended(ibv_qp_init_attr_ex *attr) noexcept
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		object->offer_extended_post();
-	object->send_cq().attach(object->sq_.retired());
+	object->domain_ = DomainUse(attr->pd);
+	object->attach();
 	return &object.release()->vqp_.qp;
+}
+
+/* From here on completions make room in its queues. */
+void QueuePair::attach() noexcept
+{
+	send_cq().attach_sends(sq_.retired());
+	if (rq_.is_open())
+		recv_cq().attach_receives(rq_.retired());
+}
+
+/* The kernel has ended it, and completes nothing of it any more. */
+void QueuePair::detach() noexcept
+{
+	const std::uint32_t qpn = vqp_.qp.qp_num;
+
+	send_cq().detach_sends(sq_.retired());
+	send_cq().forget(qpn, sq_.at_send_cq());
+	if (rq_.is_open())
+		recv_cq().detach_receives(rq_.retired());
+	recv_cq().forget(qpn, sq_.at_recv_cq());
+}
+
+/* The kernel has returned all that was posted. */
+void QueuePair::reset() noexcept
+{
+	const std::uint32_t qpn = vqp_.qp.qp_num;
+
+	send_cq().reset(qpn, sq_.retired(), sq_.returned());
+	recv_cq().reset(qpn, rq_.retired(), rq_.is_open() ? rq_.returned() : 0);
 }
 
 int QueuePair::destroy(ibv_qp *qp) noexcept
 {
 	if (int err = ibv_cmd_destroy_qp(qp))
 		return err;
-	from(qp).send_cq().detach(from(qp).sq_.retired(), from(qp).sq_.latecomer());
+	from(qp).detach();
 	delete &from(qp);
 	return 0;
 }
@@ -125,7 +156,7 @@ int QueuePair::modify(ibv_qp_attr *attr, int mask) noexcept
 	if (int err = ibv_cmd_modify_qp(&vqp_.qp, attr, mask, request.get(), sizeof(request)))
 		return err;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
-		send_cq().retire(sq_.retired(), sq_.returned());
+		reset();
 	return 0;
 }
 

@@ -49,6 +49,11 @@ private:
 	int open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex &attr) noexcept;
 
 	CompletionQueue &send_cq() noexcept { return CompletionQueue::from(vqp_.qp.send_cq); }
+	CompletionQueue &recv_cq() noexcept { return CompletionQueue::from(vqp_.qp.recv_cq); }
+
+	void attach() noexcept;
+	void detach() noexcept;
+	void reset() noexcept;
 
 	/*
 	 * As libibverbs knows it. The connection manager moves the kernel's queue
@@ -60,6 +65,7 @@ private:
 	Mapping mapping_;
 	ReceiveQueue rq_;
 	SendQueue sq_;
+	DomainUse domain_;
 };
 
 static_assert(std::is_standard_layout_v<QueuePair>, "starts with its ibv_qp");

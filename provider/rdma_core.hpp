@@ -25,10 +25,18 @@
 #define _GLIBCXX_STDATOMIC_H
 using std::atomic_int;
 
+/* A later driver.h has a function that looks into what cmd_ioctl.h has. Nobody calls it here. */
+struct ibv_command_buffer {
+	unsigned int fallback_ioctl_only;
+};
+#define fill_attr_in_ptr(command, id, from) static_cast<void>(from)
+
 extern "C" {
 #include <ccan/container_of.h>
 #include <infiniband/driver.h>
 }
+
+#undef fill_attr_in_ptr
 
 namespace xiw
 {
@@ -89,6 +97,34 @@ private:
 
 	static_assert(sizeof(Core) % alignof(Driver) == 0, "the two parts must adjoin");
 };
+
+/*
+ * Two functions got one argument more, in the middle: ibv_cmd_get_context() with rdma-core 57 files
+ * that libibverbs has opened already, ibv_cmd_create_cq_ex() with 59 memory that the caller brings for
+ * the queue. We have neither. Which of both forms there is tells the type of the function, which is a
+ * parameter here so that the other form need not compile.
+ */
+template <class Function, class... Rest>
+int get_context_by(Function *call, verbs_context *context, ibv_get_context *command, size_t size,
+		   Rest... rest)
+{
+	if constexpr (std::is_invocable_v<Function *, verbs_context *, ibv_get_context *, size_t,
+					  Rest...>)
+		return call(context, command, size, rest...);
+	else
+		return call(context, command, size, nullptr, rest...);
+}
+
+template <class Function, class... Rest>
+int create_cq_by(Function *call, ibv_context *context, const ibv_cq_init_attr_ex *attr,
+		 verbs_cq *cq, Rest... rest)
+{
+	if constexpr (std::is_invocable_v<Function *, ibv_context *, const ibv_cq_init_attr_ex *,
+					  verbs_cq *, Rest...>)
+		return call(context, attr, cq, rest...);
+	else
+		return call(context, attr, nullptr, cq, rest...);
+}
 
 } /* namespace xiw */
 

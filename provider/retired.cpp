@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* retired.cpp - up to where send requests are over */
+/* retired.cpp - up to where requests are over */
 
 #include "retired.hpp"
 

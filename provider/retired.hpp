@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* retired.hpp - up to where send requests are over */
+/* retired.hpp - up to where requests are over */
 #ifndef XIW_RETIRED_HPP
 #define XIW_RETIRED_HPP
 
@@ -11,12 +11,13 @@ namespace xiw
 {
 
 /*
- * RetiredCount - how many requests of one send queue are over
+ * RetiredCount - how many requests of one send or receive queue are over
  *
- * A request is over when its completion, or a later one of its queue, has been
- * polled (xiw_cqe.sq_count). Polling writes the count, with the lock of the
- * completion queue held; posting reads it, with that of the send queue. So it
- * has a cache line of its own.
+ * A send request is over when its completion, or a later one of its queue, has been
+ * polled (xiw_cqe.sq_count); a receive request when its own has, for each has one and
+ * they come in order. Polling writes the count, with the lock of the completion
+ * queue held; posting reads it, with that of the queue. So it has a cache line of its
+ * own.
  */
 class alignas(64) RetiredCount
 {
@@ -35,6 +36,9 @@ public:
 			word().store(count, std::memory_order_release);
 	}
 
+	/* One more, of a receive queue. */
+	void advance() noexcept { word().store(count_ + 1, std::memory_order_release); }
+
 private:
 	friend class RetiredCounts;
 
@@ -44,7 +48,7 @@ private:
 };
 
 /*
- * RetiredCounts - those of all queue pairs that send to one completion queue
+ * RetiredCounts - those of all send queues, or of all receive queues, of one completion queue
  *
  * A hash table by number of the queue pair. The kernel gives numbers out in
  * turn, so their low bits spread them over the chains, and none comes back
@@ -68,13 +72,26 @@ public:
 	/* All requests of @qpn before @count are over. */
 	void advance(std::uint32_t qpn, std::uint32_t count) noexcept
 	{
-		if (!last_ || last_->qpn_ != qpn)
-			last_ = find(qpn);
-		if (last_) [[likely]]
-			last_->advance(count);
+		if (RetiredCount *of = known(qpn)) [[likely]]
+			of->advance(count);
+	}
+
+	/* One more request of @qpn is over. */
+	void advance(std::uint32_t qpn) noexcept
+	{
+		if (RetiredCount *of = known(qpn)) [[likely]]
+			of->advance();
 	}
 
 private:
+	/* nullptr for a queue pair that is gone, or has no such queue. */
+	RetiredCount *known(std::uint32_t qpn) noexcept
+	{
+		if (!last_ || last_->qpn_ != qpn)
+			last_ = find(qpn);
+		return last_;
+	}
+
 	RetiredCount **chain(std::uint32_t qpn) noexcept { return &chains_[qpn & mask_]; }
 	RetiredCount *find(std::uint32_t qpn) noexcept;
 	void push(RetiredCount &retired) noexcept;

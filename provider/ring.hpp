@@ -22,14 +22,16 @@
  *   load of gen, acquire              release store by the kernel
  *   full barrier after arm is stored  full barrier before the kernel reads it
  *
- * and within the process, for a send queue (retired.hpp):
+ * and within the process, for the queues of a queue pair (retired.hpp):
  *
  *   store of the retired count,       acquire load when a request is posted
  *   release, when it is polled
  *
  * The kernel gives a slot back before it stores the gen of the completion that
  * retires it. So who sees it retired has the slot, by way of the thread that
- * polled, and retired counts never get ahead of consumed.
+ * polled, and retired counts never get ahead of consumed. The entry of that completion
+ * is given back before, so a completion queue with an entry for each request that may
+ * be outstanding never overflows.
  *
  * The kernel stores fired before it notifies, so who was notified sees it; to
  * anyone else an old value means that a notification is on its way.
@@ -103,8 +105,17 @@ public:
 		produced_ = produced;
 		SharedWord(ctl_->produced).store(produced, std::memory_order_release);
 		std::atomic_thread_fence(std::memory_order_seq_cst);
+		return flags();
+	}
+
+	/* What the kernel asks for now: XIW_NEED_DOORBELL... */
+	std::uint32_t flags() const noexcept
+	{
 		return SharedWord(ctl_->flags).load(std::memory_order_relaxed);
 	}
+
+	/* Its memory is not to be had: nothing can be filled until it is moved. */
+	void close() noexcept { depth_ = 0; }
 
 private:
 	xiw_queue_ctl *ctl_ = nullptr;
@@ -135,13 +146,19 @@ public:
 		entries_ = entries;
 	}
 
+	/* Its memory is not to be had: it is empty until it is moved. */
+	void close() noexcept
+	{
+		static xiw_cqe none = {};
+
+		slots_ = &none;
+		entries_ = 1;
+	}
+
 	/* The oldest entry that has not been consumed, or nullptr. */
 	const xiw_cqe *peek() const noexcept
 	{
-		xiw_cqe &cqe = slots_[consumed_ & (entries_ - 1)];
-		auto gen = SharedWord(cqe.gen).load(std::memory_order_acquire);
-
-		return gen == xiw_cqe_gen(consumed_, entries_) ? &cqe : nullptr;
+		return is_there(consumed_) ? &slot(consumed_) : nullptr;
 	}
 
 	/* Goes on to the next entry. */
@@ -151,6 +168,29 @@ public:
 	void publish() noexcept
 	{
 		SharedWord(ctl_->consumed).store(consumed_, std::memory_order_release);
+	}
+
+	/*
+	 * Takes out all entries of queue pair @qpn that have not been consumed, and gives
+	 * their places back. The others close up towards the newest, for the kernel may
+	 * add more behind that meanwhile. It writes none of @qpn any more.
+	 */
+	void discard(std::uint32_t qpn) noexcept
+	{
+		std::uint32_t gone = 0;
+		std::uint32_t end = consumed_;
+
+		while (is_there(end))
+			end++;
+		for (std::uint32_t n = end; n != consumed_;) {
+			n--;
+			if (slot(n).qpn == qpn)
+				gone++;
+			else if (gone)
+				move_entry(n, n + gone);
+		}
+		consumed_ += gone;
+		publish();
 	}
 
 	/*
@@ -175,6 +215,22 @@ public:
 	}
 
 private:
+	xiw_cqe &slot(std::uint32_t count) const noexcept { return slots_[count & (entries_ - 1)]; }
+
+	bool is_there(std::uint32_t count) const noexcept
+	{
+		return SharedWord(slot(count).gen).load(std::memory_order_acquire) ==
+		       xiw_cqe_gen(count, entries_);
+	}
+
+	void move_entry(std::uint32_t from, std::uint32_t to) noexcept
+	{
+		xiw_cqe &entry = slot(to);
+
+		entry = slot(from);
+		entry.gen = xiw_cqe_gen(to, entries_);
+	}
+
 	xiw_cq_ctl *ctl_ = nullptr;
 	xiw_cqe *slots_ = nullptr;
 	std::uint32_t entries_ = 0;

@@ -5,8 +5,8 @@
 
 #include <mutex>
 
-#include "domain.hpp"
 #include "object.hpp"
+#include "uncancelled.hpp"
 
 namespace xiw
 {
@@ -21,7 +21,7 @@ int SharedReceive::open(const xiw_create_srq_resp &granted, const ibv_srq_attr &
 	queue_.open(WorkRing(mapping_.at<xiw_queue_ctl>(0),
 			     mapping_.at<std::byte>(granted.slots_offset), granted.entries,
 			     granted.slot_size, attr.max_wr),
-		    attr.max_sge);
+		    attr.max_sge, true);
 	queue_.doorbell().connect(&srq);
 	return 0;
 }
@@ -45,6 +45,7 @@ ibv_srq *SharedReceive::create(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 	}
 	if (Domain::from(pd).is_single_threaded())
 		object->queue_.skip_lock();
+	object->domain_ = DomainUse(pd);
 	return &object.release()->vsrq_.srq;
 }
 
@@ -63,24 +64,60 @@ int SharedReceive::modify(ibv_srq_attr *attr, int mask) noexcept
 	Request<struct ibv_modify_srq, ib_uverbs_modify_srq, xiw_modify_srq> request(
 		{ .response = reinterpret_cast<std::uintptr_t>(&granted) });
 	std::unique_lock guard(queue_.lock(), std::defer_lock);
+	Uncancelled uncancelled;
 
-	if (mask & IBV_SRQ_MAX_WR)
+	if (mask & IBV_SRQ_MAX_WR) {
 		guard.lock();
+		if (int err = follow())
+			return err;
+	}
 	if (int err = ibv_cmd_modify_srq(&vsrq_.srq, attr, mask, request.get(), sizeof(request)))
 		return err;
-	return mask & IBV_SRQ_MAX_WR ? move(granted) : 0;
+	if (!(mask & IBV_SRQ_MAX_WR))
+		return 0;
+	moved_ = granted;
+	return follow();
 }
 
-int SharedReceive::move(const xiw_create_srq_resp &granted) noexcept
+/*
+ * Maps the memory to which the kernel has moved the queue. If there is no room for it now, nothing
+ * can be posted until there is.
+ */
+int SharedReceive::follow() noexcept
 {
 	Mapping mapping;
+	int err;
 
-	if (int err = mapping.map(vsrq_.srq.context->cmd_fd, granted.map_key, granted.map_len))
+	if (!moved_)
+		return 0;
+	err = mapping.map(vsrq_.srq.context->cmd_fd, moved_->map_key, moved_->map_len);
+	has_moved_ = err;
+	if (err) {
+		queue_.ring().close();
 		return err;
+	}
 	queue_.ring().move(mapping.at<xiw_queue_ctl>(0),
-			   mapping.at<std::byte>(granted.slots_offset), granted.entries);
+			   mapping.at<std::byte>(moved_->slots_offset), moved_->entries);
 	mapping_ = std::move(mapping);
+	moved_.reset();
 	return 0;
+}
+
+int SharedReceive::follow_if_moved() noexcept
+{
+	if (!has_moved_.load(std::memory_order_relaxed)) [[likely]]
+		return 0;
+	std::lock_guard guard(queue_.lock());
+	return follow();
+}
+
+int SharedReceive::post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
+{
+	if (int err = follow_if_moved()) {
+		*bad = wr;
+		return err;
+	}
+	return queue_.post(wr, bad);
 }
 
 int SharedReceive::query(ibv_srq_attr *attr) noexcept

@@ -3,6 +3,10 @@
 #ifndef XIW_SHARED_RECEIVE_HPP
 #define XIW_SHARED_RECEIVE_HPP
 
+#include <atomic>
+#include <optional>
+
+#include "domain.hpp"
 #include "mapping.hpp"
 #include "rdma_core.hpp"
 #include "work_queue.hpp"
@@ -24,16 +28,22 @@ public:
 	int modify(ibv_srq_attr *attr, int mask) noexcept;
 	int query(ibv_srq_attr *attr) noexcept;
 
-	/* in post.cpp */
 	int post_recv(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;
 
 private:
 	int open(const xiw_create_srq_resp &granted, const ibv_srq_attr &attr) noexcept;
-	int move(const xiw_create_srq_resp &granted) noexcept;
+	int follow() noexcept;
+
+	/* Before it is posted to. Returns 0 or a positive errno. */
+	int follow_if_moved() noexcept;
 
 	verbs_srq vsrq_ = {};
 	Mapping mapping_;
 	ReceiveQueue queue_;
+	DomainUse domain_;
+	/* where the ring is, if it is not mapped yet; guarded by the lock of the queue */
+	std::optional<xiw_create_srq_resp> moved_;
+	std::atomic<bool> has_moved_ = false; /* for a look without the lock */
 };
 
 static_assert(std::is_standard_layout_v<SharedReceive>, "starts with its ibv_srq");

@@ -24,17 +24,25 @@ struct SendLimits {
 class SendQueue
 {
 public:
-	void open(const WorkRing &ring, const SendLimits &limits, Latecomers &latecomers) noexcept
+	void open(const WorkRing &ring, const SendLimits &limits) noexcept
 	{
 		ring_ = ring;
 		limits_ = limits;
-		latecomers_ = &latecomers;
 	}
 
-	Doorbell &doorbell() noexcept { return late_.doorbell; }
+	/* Whoever polls one of these rings for it when the kernel wants that done later. */
+	void join(Latecomers &send_cq, Latecomers &recv_cq) noexcept
+	{
+		at_send_cq_.join(send_cq, doorbell_, ring_);
+		if (&recv_cq != &send_cq)
+			at_recv_cq_.join(recv_cq, doorbell_, ring_);
+	}
 
-	/* Guarded by the lock of the completion queue, but for being added. */
-	Latecomer &latecomer() noexcept { return late_; }
+	Doorbell &doorbell() noexcept { return doorbell_; }
+
+	/* Each guarded by the lock of its completion queue, but for being added. */
+	Latecomer &at_send_cq() noexcept { return at_send_cq_; }
+	Latecomer &at_recv_cq() noexcept { return at_recv_cq_; }
 
 	/* Guarded by the lock of the completion queue. */
 	RetiredCount &retired() noexcept { return retired_; }
@@ -69,6 +77,7 @@ private:
 		ibv_sge *sges;	     /* where its SGEs go */
 		std::uint32_t max_sge;
 		std::uint32_t max_inline;
+		bool may_inline;
 		std::uint32_t exact_len; /* 0 if any length goes */
 		std::uint32_t produced;	 /* slots of the ring with those of the draft */
 		int err;
@@ -76,12 +85,15 @@ private:
 
 	int check(const ibv_send_wr &wr) const noexcept;
 	int fill(std::uint32_t count, const ibv_send_wr &wr) noexcept;
+	void finish_request() noexcept;
+	int tell(std::uint32_t flags) noexcept;
 
 	Lock lock_;
 	WorkRing ring_;
 	SendLimits limits_;
-	Latecomers *latecomers_ = nullptr;
-	Latecomer late_;
+	Doorbell doorbell_;
+	Latecomer at_send_cq_;
+	Latecomer at_recv_cq_; /* listed nowhere if that is the same */
 	RetiredCount retired_;
 	Draft draft_ = {}; /* guarded by lock_ */
 };
@@ -89,10 +101,12 @@ private:
 class ReceiveQueue
 {
 public:
-	void open(const WorkRing &ring, std::uint32_t max_sge) noexcept
+	/* @shared: a request has its place until it is taken, and not until it is polled. */
+	void open(const WorkRing &ring, std::uint32_t max_sge, bool shared = false) noexcept
 	{
 		ring_ = ring;
 		max_sge_ = max_sge;
+		shared_ = shared;
 	}
 
 	/* False if the queue pair has none, but a shared one. */
@@ -104,6 +118,15 @@ public:
 
 	Doorbell &doorbell() noexcept { return doorbell_; }
 
+	/* Guarded by the lock of the completion queue; not used if it is shared. */
+	RetiredCount &retired() noexcept { return retired_; }
+
+	/* Requests that the kernel is done with, polled or not. */
+	std::uint32_t returned() const noexcept
+	{
+		return ring_.consumed().load(std::memory_order_acquire);
+	}
+
 	/* The program promises that one thread at a time uses it. */
 	void skip_lock() noexcept { lock_.skip(); }
 
@@ -112,9 +135,14 @@ public:
 private:
 	int fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept;
 
+	/* Counts the requests whose places are free again. */
+	SharedWord freed() noexcept { return shared_ ? ring_.consumed() : retired_.word(); }
+
 	Lock lock_;
 	WorkRing ring_;
+	RetiredCount retired_;
 	std::uint32_t max_sge_ = 0;
+	bool shared_ = false;
 	Doorbell doorbell_;
 };
 

@@ -424,6 +424,25 @@ static int refusals(struct end *from, struct end *to)
 	return local_inv(from);
 }
 
+/*
+ * The queue pair of @end goes while completions of it wait to be polled, and with requests posted:
+ * nothing is heard of it any more.
+ */
+static int undrained(struct end *from, struct end *end)
+{
+	struct ib_sge sge = sge_of(from, 0, 8);
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	struct ib_wc wc;
+
+	if (UNTRUE(!receive(end)) || UNTRUE(!receive(end)))
+		return -EIO;
+	if (post_and_reap(from, &wr, IB_WC_SEND))
+		return -EIO;
+	msleep(50);		/* it has been received, too */
+	rdma_destroy_qp(end->id);
+	return UNTRUE(!ib_poll_cq(end->cq, 1, &wc)) ? -EIO : 0;
+}
+
 static int run_cases(struct end *a, struct end *b)
 {
 	unsigned int i;
@@ -437,7 +456,8 @@ static int run_cases(struct end *a, struct end *b)
 	       read_with_inv(a, b) ?:
 	       local_inv(a) ?:
 	       send_with_inv(a, b) ?:
-	       refusals(a, b);
+	       refusals(a, b) ?:
+	       undrained(a, b);
 }
 
 static struct rdma_cm_id *make_id(struct end *end)

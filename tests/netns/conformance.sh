@@ -6,8 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs talk to the device as raw peers, octet by octet.
-names=(golden startup framing markers enhanced ddp rdmap terminate atomics immediate windows
-	semantics security)
+names=(golden startup framing markers enhanced ddp rdmap completeness terminate atomics immediate
+	windows semantics security)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
 mapfile -t claims < <(claims_of "$wire" "${names[@]}")
@@ -43,10 +43,12 @@ all_documented() {
 		}' "$scratch/claims" "$document")" "" "what is amiss"
 }
 
-plan $((${#claims[@]} + 1))
+chosen=("${claims[@]}")
+sample chosen
+plan $((${#chosen[@]} + 1))
 setup make_path dummy
 use_path dummy 4
-for claim in "${claims[@]}"; do
+for claim in "${chosen[@]}"; do
 	stage "${claim#*: }" n1 "$wire/${claim%%: *}" "$addr" "${claim#*: }"
 done
 stage "each requirement has its line in CONFORMANCE.md" all_documented

@@ -16,7 +16,7 @@
 #
 # A stage runs in a subshell under "set -e": the first command that fails ends it, and so does a
 # command that runs into its time limit. Whatever it leaves running in the namespaces is killed.
-# ONLY=text runs only the stages whose claim has that text in it.
+# ONLY=REGEX runs only the stages whose claim fits that extended regular expression.
 
 set -uo pipefail
 
@@ -28,6 +28,8 @@ theme=$(basename "$0" .sh)
 ns1=xiw-$$-1
 ns2=xiw-$$-2
 scratch=$(mktemp -d "/tmp/xiw-$theme-XXXXXX")
+export XIW_SKIPPED=$scratch/skipped	# where a claim that skips itself writes why
+repeated=$scratch/repeated		# what was done again
 
 if [[ ! -e ${KSELFTEST_DIR:-}/kselftest/ktap_helpers.sh ]]; then
 	echo "1..0 # SKIP KSELFTEST_DIR does not name the kernel's tools/testing/selftests"
@@ -47,14 +49,16 @@ plan() {
 	echo "xiw-test $$ begins $theme" >/dev/kmsg
 }
 
-# stage CLAIM COMMAND...: proves one claim. Status 4 of COMMAND means skipped.
+# stage CLAIM COMMAND...: proves one claim. Status 4 is a skip if COMMAND has also written why: programs
+# end with any status when they fail, iscsiadm with 4.
 stage() {
 	local claim=$1 status start=$SECONDS
 	shift
-	if [[ ${ONLY:-} && $claim != *"$ONLY"* ]]; then
+	if [[ ${ONLY:-} && ! $claim =~ $ONLY ]]; then
 		ktap_test_skip "$claim"
 		return
 	fi
+	rm -f "$XIW_SKIPPED"
 	(
 		set -eE
 		trap 'say "line $LINENO: status $?: $BASH_COMMAND"' ERR
@@ -63,11 +67,13 @@ stage() {
 	) 2>&1 </dev/null | sed -u 's/^/# /'
 	status=${PIPESTATUS[0]}
 	say "# took $((SECONDS - start)) s"
-	case $status in
-	0) ktap_test_pass "$claim" ;;
-	4) ktap_test_skip "$claim" ;;
-	*) ktap_test_fail "$claim" ;;
-	esac
+	if [[ $status -eq 0 ]]; then
+		ktap_test_pass "$claim"
+	elif [[ $status -eq 4 && -s $XIW_SKIPPED ]]; then
+		ktap_test_skip "$claim"
+	else
+		ktap_test_fail "$claim"
+	fi
 }
 
 # claims_of DIR PROGRAM...: what programs of cases prove, each line "PROGRAM: CLAIM". One that does not
@@ -80,10 +86,42 @@ claims_of() {
 	done
 }
 
-# skip REASON: ends the stage as skipped.
+# skip REASON: ends the stage as skipped; tests/skips lists where that is expected.
 skip() {
 	say "skipped: $*"
+	echo "$*" >"$XIW_SKIPPED"
 	exit 4
+}
+
+# lone_stage TEXT COMMAND...: a stage that leaves no link behind, and no netdev of the name of_stage.
+lone_stage() {
+	local link ns
+	stage "$@"
+	for link in $(link_names); do
+		rdma link del "$link"
+	done
+	for ns in "$ns1" "$ns2"; do
+		ip -n "$ns" link del of_stage 2>/dev/null
+	done
+}
+
+# once_more REASON: a program that fails by a fault of its own is run again; how often is told at the end.
+once_more() {
+	say "--- once more: $*"
+	echo "$*" >>"$repeated"
+}
+
+# sample NAME: leaves a part of the array NAME if SAMPLE=PART/PARTS is set, all parts being about as large.
+sample() {
+	local -n sampled=$1
+	local part parts i all
+	[[ ${SAMPLE:-} ]] || return 0
+	part=${SAMPLE%/*} parts=${SAMPLE#*/}
+	all=("${sampled[@]}")
+	sampled=()
+	for ((i = part - 1; i < ${#all[@]}; i += parts)); do
+		sampled+=("${all[i]}")
+	done
 }
 
 # setup COMMAND...: what must work before any claim can be looked at.
@@ -390,6 +428,7 @@ finish() {
 	stage "no object is left of programs that ended" no_objects_left
 	stage "links go and the module unloads" all_removed
 	stage "the kernel's log is clean" log_is_clean
+	[[ ! -e $repeated ]] || sort "$repeated" | uniq -c | sed 's/^/# done once more:/'
 	ktap_finished
 }
 

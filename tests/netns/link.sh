@@ -8,15 +8,9 @@ need jq setpriv ibv_devinfo
 
 dev=x$$d
 
-# claim TEXT COMMAND...: a stage that leaves no link and no netdev of its own behind.
+# claim TEXT COMMAND...: a stage after which all is as before.
 claim() {
-	local link
-	stage "$@"
-	for link in $(link_names); do
-		rdma link del "$link"
-	done
-	ip -n "$ns1" link del of_stage 2>/dev/null
-	ip -n "$ns2" link del of_stage 2>/dev/null
+	lone_stage "$@"
 	ip -n "$ns1" link set dummy up
 }
 

@@ -3,5 +3,7 @@
 # The verbs keep their promises within one host, where no TCP carries what they send: as verbs.sh.
 
 loopback=1
+# What is the same with and without TCP is proved once.
+once=(neighbours races)
 # shellcheck source=tests/netns/verbs.sh
 . "$(dirname "$0")/verbs.sh"

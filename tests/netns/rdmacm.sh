@@ -14,10 +14,20 @@ on() {
 	"$3"
 }
 
+# When all is done rping closes its event channel, while a thread of its own may still look there and
+# then end the program as failed.
 rping_verifies() {
-	serve "$server_ns" "$port" rping -s -a "$addr" -p "$port" -C 100 -S 60000 -V
-	n1 rping -c -a "$addr" -p "$port" -C 100 -S 60000 -V
-	served
+	for _ in 1 2 3; do
+		serve "$server_ns" "$port" rping -s -a "$addr" -p "$port" -C 100 -S 60000 -V
+		if n1 rping -c -a "$addr" -p "$port" -C 100 -S 60000 -V 2>&1 | tee "$scratch/rping"; then
+			served
+			return
+		fi
+		tail -n 1 "$scratch/rping" | grep -x 'rdma_get_cm_event: Bad file descriptor'
+		once_more "rping tripped over the end of its own event channel"
+		served
+	done
+	return 1
 }
 
 ucmatose_ten_connections() {
@@ -120,6 +130,8 @@ for path in veth-1500 veth-9000 dummy lo; do
 		done
 	done
 done >"$scratch/claims"
-plan "$(wc -l <"$scratch/claims")"
-claims_over_paths claim <"$scratch/claims"
+mapfile -t chosen <"$scratch/claims"
+sample chosen
+plan "${#chosen[@]}"
+claims_over_paths claim < <(printf '%s\n' "${chosen[@]}")
 finish

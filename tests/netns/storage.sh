@@ -126,10 +126,12 @@ find_nvme() {
 	return 1
 }
 
+# nvme_round [COMMAND...]: the command is run when both are connected.
 nvme_round() {
 	trap stop_nvme_target EXIT
 	start_nvme_target
 	nvme_connect
+	"$@"
 	copy_and_compare "$block"
 	verify "$block"
 }
@@ -143,11 +145,13 @@ nvme_without_tcp() {
 	expect_equal "$(fpdus)" "$before" "FPDUs"
 }
 
+shows_srq() { rdma resource show srq | grep -w "$dev" | grep nvmet; }
+
 # The target's queue pairs share one queue of receives then.
 nvme_with_srq() {
 	rmmod nvmet-rdma 2>/dev/null || skip "the target is built in"
 	modprobe nvmet-rdma use_srq=1
-	(nvme_round)
+	(nvme_round shows_srq)
 	rmmod nvmet-rdma
 }
 

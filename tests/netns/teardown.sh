@@ -54,6 +54,8 @@ repeat() {
 	done
 }
 
+one_time() { loops=1 repeat "$@"; }
+
 netdev() { [[ $path == dummy ]] && echo dummy || echo veth1; }
 
 remake_path() {
@@ -99,18 +101,58 @@ listener_killed() {
 	told client DISCONNECTED
 }
 
-# Refused, the module changes nothing: the traffic goes on. Otherwise all of its links go.
+# Nothing of TCP that ends a connection arrives any more. The loop tells each end of the other.
+without_farewell() {
+	local status=0
+	n1 nft -f - <<-'EOT'
+		table inet silence {
+			chain out {
+				type filter hook output priority 0;
+				tcp flags & (fin | rst) != 0 counter drop
+			}
+		}
+	EOT
+	"$1" || status=$?
+	n1 nft list table inet silence >"$scratch/dropped"
+	grep -E 'packets [1-9]' "$scratch/dropped" || { say "nothing was dropped"; status=1; }
+	n1 nft delete table inet silence
+	return "$status"
+}
+
+caller_vanishes() { without_farewell caller_killed; }
+listener_vanishes() { without_farewell listener_killed; }
+
+# Programs that have a device open do not keep the module, as its devices can be taken from them.
 module_removed() {
-	if limit_time rmmod "$link_type"; then
-		both_end_with DISCONNECTED DEVICE_REMOVAL
-		return
-	fi
-	has_link "$client_dev"
-	has_link "$server_dev"
-	kill -0 "$client"
-	kill -0 "$server"
-	kill_below "$client"
-	served
+	limit_time rmmod "$link_type"
+	both_end_with DISCONNECTED DEVICE_REMOVAL
+	has_no_link "$client_dev"
+	has_no_link "$server_dev"
+}
+
+segments() { echo $(($(counter "$client_dev" tx_fpdus) + $(counter "$client_dev" tx_loop))); }
+more_segments_than() { (($(segments) > $1)); }
+
+# cpu_is 0|1: the traffic goes on, with that CPU and without.
+cpu_is() {
+	local before
+	echo "$1" >/sys/devices/system/cpu/cpu1/online
+	before=$(segments)
+	wait_until 20 more_segments_than $((before + 1000)) && return
+	say "no traffic with $1"
+	return 1
+}
+
+# A queue pair that the thread of such a CPU sends for is taken over by another.
+cpu_gone() {
+	cpu_is 0
+	cpu_is 1
+	caller_killed
+}
+
+cpu_goes() {
+	[[ -e /sys/devices/system/cpu/cpu1/online ]] || skip "no CPU can be taken away here"
+	repeat "$1" cpu_gone
 }
 
 # limit_time COMMAND...: fails if a shell function takes longer than the time limit.
@@ -120,8 +162,8 @@ limit_time() {
 	((SECONDS - begin < limit)) || { say "it took $((SECONDS - begin)) s"; return 1; }
 }
 
-need pkill
-plan 11
+need pkill nft
+plan 15
 setup make_path veth-1500
 setup make_path dummy
 stage "kill -9 of the caller, $loops times"		repeat veth-1500 caller_killed
@@ -130,9 +172,13 @@ stage "rdma link del at the caller, $loops times"	repeat veth-1500 link_deleted
 stage "rdma link del at the listener, $loops times"	repeat veth-1500 peer_link_deleted
 stage "ip link del of the netdev, $loops times"		repeat veth-1500 netdev_deleted
 stage "rmmod, $loops times"				repeat veth-1500 module_removed
+stage "a CPU goes and comes beside traffic"		cpu_goes veth-1500
 stage "one host: kill -9 of the caller, $loops times"	repeat dummy caller_killed
 stage "one host: kill -9 of the listener, $loops times"	repeat dummy listener_killed
+stage "one host: kill -9 of the caller with FIN and RST filtered"	one_time dummy caller_vanishes
+stage "one host: kill -9 of the listener with FIN and RST filtered"	one_time dummy listener_vanishes
 stage "one host: rdma link del, $loops times"		repeat dummy link_deleted
 stage "one host: ip link del, $loops times"		repeat dummy netdev_deleted
 stage "one host: rmmod, $loops times"			repeat dummy module_removed
+stage "one host: a CPU goes and comes beside traffic"	cpu_goes dummy
 finish

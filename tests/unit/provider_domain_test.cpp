@@ -88,6 +88,21 @@ TEST_F(DomainTest, destroy__not_while_a_parent_needs_it)
 	EXPECT_EQ(Domain::destroy(second), 0);
 }
 
+TEST_F(DomainTest, destroy__not_while_something_is_in_it)
+{
+	ibv_pd *parent = create_parent(td);
+	{
+		xiw::DomainUse first(parent), none(pd);
+		xiw::DomainUse moved;
+
+		EXPECT_EQ(Domain::destroy(parent), EBUSY);
+		moved = xiw::DomainUse(parent);
+		first = xiw::DomainUse();
+		EXPECT_EQ(Domain::destroy(parent), EBUSY);
+	}
+	EXPECT_EQ(Domain::destroy(parent), 0);
+}
+
 TEST_F(DomainTest, import__leaves_it_to_who_made_it)
 {
 	ibv_pd *imported = Domain::import(&context, 42);

@@ -36,8 +36,8 @@ struct Draft : testing::Test {
 	{
 		queue.open(
 			WorkRing(&ctl, slots.data(), entries, slot_size, entries),
-			{ .max_sge = max_sge, .max_inline = max_inline, .signal_all = signal_all },
-			latecomers);
+			{ .max_sge = max_sge, .max_inline = max_inline, .signal_all = signal_all });
+		queue.join(latecomers, recv_latecomers);
 		queue.doorbell().connect(&owner, Doorbell::Queue::send);
 	}
 
@@ -73,7 +73,7 @@ struct Draft : testing::Test {
 	ibv_qp_ex qp = {};
 	alignas(64) xiw_queue_ctl ctl = {};
 	alignas(64) std::array<std::byte, entries * slot_size> slots;
-	Latecomers latecomers;
+	Latecomers latecomers, recv_latecomers;
 	SendQueue queue;
 };
 
@@ -207,6 +207,16 @@ TEST_F(Draft, doorbell_later_if_the_kernel_says_so)
 	EXPECT_TRUE(kernel.heard());
 }
 
+TEST_F(Draft, doorbell_later_if_the_kernel_says_so_when_it_is_rung)
+{
+	kernel.refuse_write();
+	kernel.on_send = [this] { ctl.flags = XIW_DOORBELL_LATER; };
+	queue.doorbell().connect(&owner, Doorbell::Queue::send);
+	EXPECT_EQ(post(XIW_OP_SEND, [] {}), 0);
+	EXPECT_TRUE(latecomers.ring());
+	EXPECT_EQ(kernel.send_calls, 2);
+}
+
 TEST_F(Draft, empty)
 {
 	queue.start_draft(0);
@@ -282,6 +292,16 @@ TEST_F(Draft, refuse__data_that_the_request_cannot_have)
 	EXPECT_EQ(post(XIW_OP_FETCH_ADD, [&] { queue.set_sge(sges[0]); }), EINVAL);
 	EXPECT_EQ(post_inline(XIW_OP_READ, 1, &buf), EINVAL);
 	EXPECT_EQ(post_inline(XIW_OP_FETCH_ADD, 1, &buf), EINVAL);
+	for (uint8_t opcode : { XIW_OP_READ, XIW_OP_FETCH_ADD, XIW_OP_LOCAL_INV, XIW_OP_BIND_MW })
+		EXPECT_EQ(post_inline(opcode, 0, nullptr), EINVAL) << "not even none";
+	EXPECT_EQ(ctl.produced, 0u);
+}
+
+/* The kernel would end the connection for it. */
+TEST_F(Draft, refuse__an_atomic_without_its_sge)
+{
+	EXPECT_EQ(post(XIW_OP_FETCH_ADD, [] {}), EINVAL);
+	EXPECT_EQ(post(XIW_OP_CMP_SWP, [&] { add(XIW_OP_SEND); }), EINVAL) << "not the last";
 	EXPECT_EQ(ctl.produced, 0u);
 }
 

@@ -40,6 +40,8 @@ int ibv_cmd_post_send(ibv_qp *, ibv_send_wr *wr, ibv_send_wr **)
 {
 	EXPECT_EQ(wr, nullptr);
 	kernel->send_calls++;
+	if (kernel->on_send)
+		kernel->on_send();
 	return kernel->answer;
 }
 

@@ -4,6 +4,7 @@
 #define XIW_TEST_PROVIDER_KERNEL_HPP
 
 #include <cstdint>
+#include <functional>
 
 #include "rdma_core.hpp"
 
@@ -39,6 +40,9 @@ public:
 	int recv_calls = 0;
 	int srq_recv_calls = 0;
 	int answer = 0;
+
+	/* What else the general call of a send queue does. */
+	std::function<void()> on_send;
 
 private:
 	int ends_[2] = { -1, -1 };

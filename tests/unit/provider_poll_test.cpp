@@ -2,11 +2,16 @@
 /* provider_poll_test.cpp - from entries of a ring in plain memory to ibv_wc */
 
 #include <array>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
 
 #include <gtest/gtest.h>
 
 #include "provider_completions.hpp"
 #include "provider_kernel.hpp"
+#include "provider_latecomer.hpp"
 
 namespace
 {
@@ -26,12 +31,9 @@ TEST_F(Poll, poll__empty)
 TEST_F(Poll, poll__empty_rings_for_latecomers)
 {
 	FakeKernel kernel;
-	ibv_qp qp = {};
-	xiw::Latecomer late;
+	Late late(kernel);
 
-	qp.context = &kernel.context;
-	late.doorbell.connect(&qp, xiw::Doorbell::Queue::send);
-	cq.latecomers().add(late);
+	late.list(cq);
 	complete(1);
 	EXPECT_EQ(poll(4), 1);
 	EXPECT_FALSE(kernel.heard()) << "there was other work";
@@ -110,6 +112,113 @@ TEST_F(Poll, poll__goes_round_the_ring)
 		EXPECT_EQ(wc[7].wr_id, lap * entries + 7);
 	}
 	EXPECT_EQ(ctl.consumed, 5 * entries);
+}
+
+/* The worker was faster: a system call would bring nothing. */
+TEST_F(Poll, poll__rings_for_nobody_whom_the_kernel_has_heard)
+{
+	FakeKernel kernel;
+	Late late(kernel);
+
+	late.list(cq);
+	late.ctl.flags = 0;
+	EXPECT_EQ(poll(4), 0);
+	EXPECT_FALSE(kernel.heard());
+}
+
+/*
+ * A thread that is cancelled while it rings, with the queue locked, goes on until the queue is
+ * unlocked. The doorbell goes the general way here, whose write() is a cancellation point.
+ */
+TEST_F(Poll, a_cancelled_thread_leaves_the_queue_unlocked)
+{
+	for (const bool slowly : { false, true }) {
+		FakeKernel kernel;
+		kernel.on_send = [] { pthread_testcancel(); };
+		if (slowly)
+			kernel.refuse_write();
+		Late late(kernel);
+
+		late.list(cq);
+		std::promise<void> ready, go;
+		std::thread cancelled([&] {
+			pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+			ready.set_value();
+			go.get_future().wait();
+			pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+			cq.poll(1, wc.data()); /* it is the end, or comes back */
+		});
+
+		ready.get_future().wait();
+		pthread_cancel(cancelled.native_handle());
+		go.set_value();
+		cancelled.join();
+
+		auto other = std::make_shared<std::promise<void>>();
+		auto polled = other->get_future();
+		std::thread([this, other] {
+			cq.poll(1, wc.data());
+			other->set_value();
+		}).detach();
+		ASSERT_EQ(polled.wait_for(std::chrono::seconds(10)), std::future_status::ready)
+			<< "the queue was left locked";
+	}
+}
+
+struct Discard : Poll {
+	void complete_of(uint32_t qpn, uint64_t wr_id)
+	{
+		complete(xiw_cqe{ .wr_id = wr_id, .qpn = qpn });
+	}
+
+	void destroy(uint32_t qpn)
+	{
+		xiw::Latecomer never;
+
+		cq.forget(qpn, never);
+	}
+};
+
+TEST_F(Discard, forget__only_those_of_that_queue_pair)
+{
+	for (uint64_t i = 0; i < 6; i++)
+		complete_of(i % 2 ? 7 : 9, i);
+	destroy(7);
+	EXPECT_EQ(ctl.consumed, 3u) << "their places are given back";
+	ASSERT_EQ(poll(16), 3);
+	for (uint64_t i = 0; i < 3; i++)
+		EXPECT_EQ(wc[i].wr_id, 2 * i);
+	EXPECT_EQ(ctl.consumed, 6u);
+}
+
+TEST_F(Discard, forget__all_or_none)
+{
+	for (uint64_t i = 0; i < entries; i++)
+		complete_of(7, i);
+	destroy(9);
+	EXPECT_EQ(ctl.consumed, 0u);
+	destroy(7);
+	EXPECT_EQ(ctl.consumed, entries);
+	EXPECT_EQ(poll(16), 0);
+	destroy(7);
+	EXPECT_EQ(ctl.consumed, entries);
+}
+
+/* At each place of the ring, and with the kernel adding more behind, entries stay what they are. */
+TEST_F(Discard, forget__wherever_the_ring_stands)
+{
+	uint64_t next = 0, expected = 0;
+
+	for (uint32_t round = 0; round < 10 * entries; round++) {
+		for (uint32_t qpn : { 9, 7, 7, 9, 7 })
+			complete_of(qpn, qpn == 9 ? next++ : ~uint64_t{ 0 });
+		destroy(7);
+		complete_of(9, next++);
+		const int n = poll(16);
+		ASSERT_EQ(n, 3);
+		for (int i = 0; i < n; i++)
+			EXPECT_EQ(wc[i].wr_id, expected++);
+	}
 }
 
 } /* namespace */

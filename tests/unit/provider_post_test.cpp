@@ -57,11 +57,10 @@ struct Send : PostTest {
 
 	void open(bool signal_all)
 	{
-		queue.open(ring(),
-			   { .max_sge = XIW_MAX_SGE,
-			     .max_inline = max_inline,
-			     .signal_all = signal_all },
-			   latecomers);
+		queue.open(ring(), { .max_sge = XIW_MAX_SGE,
+				     .max_inline = max_inline,
+				     .signal_all = signal_all });
+		queue.join(latecomers, recv_latecomers);
 		queue.doorbell().connect(&owner, Doorbell::Queue::send);
 	}
 
@@ -83,7 +82,7 @@ struct Send : PostTest {
 		return *reinterpret_cast<const xiw_send_slot *>(slot(n));
 	}
 
-	Latecomers latecomers;
+	Latecomers latecomers, recv_latecomers;
 	SendQueue queue;
 	ibv_send_wr *bad = nullptr;
 	std::array<ibv_sge, XIW_MAX_SGE + 1> sges = {};
@@ -325,7 +324,7 @@ TEST_F(Send, refuse__more_sges_than_were_asked_for)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND, sges.data(), 2);
 
-	queue.open(ring(), { .max_sge = 1 }, latecomers);
+	queue.open(ring(), { .max_sge = 1 });
 	expect_refused(wr, EINVAL);
 }
 
@@ -420,8 +419,38 @@ TEST_F(Send, doorbell__not_of_a_queue_that_is_gone)
 
 	ctl.flags = XIW_DOORBELL_LATER;
 	EXPECT_EQ(post(wr), 0);
-	latecomers.remove(queue.latecomer());
+	latecomers.remove(queue.at_send_cq());
+	recv_latecomers.remove(queue.at_recv_cq());
 	EXPECT_FALSE(latecomers.ring());
+	EXPECT_FALSE(recv_latecomers.ring());
+	EXPECT_FALSE(kernel.heard());
+}
+
+/* The kernel decides while it is called, so the flags from before say nothing of it. */
+TEST_F(Send, doorbell__later_says_the_kernel_when_it_is_rung)
+{
+	ibv_send_wr wr = request(IBV_WR_SEND);
+
+	kernel.refuse_write();
+	kernel.on_send = [this] { ctl.flags = XIW_DOORBELL_LATER; };
+	queue.doorbell().connect(&owner, Doorbell::Queue::send);
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_EQ(kernel.send_calls, 1);
+	EXPECT_TRUE(latecomers.ring()) << "who polls rings again";
+	EXPECT_EQ(kernel.send_calls, 2);
+}
+
+/* Who waits for an answer polls the completion queue of receives, and perhaps no other. */
+TEST_F(Send, doorbell__later_by_who_polls_receives)
+{
+	ibv_send_wr wr = request(IBV_WR_SEND);
+
+	ctl.flags = XIW_DOORBELL_LATER;
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_TRUE(recv_latecomers.ring());
+	EXPECT_TRUE(kernel.heard());
+	ctl.flags = 0;
+	EXPECT_FALSE(latecomers.ring()) << "it was rung for";
 	EXPECT_FALSE(kernel.heard());
 }
 
@@ -520,10 +549,25 @@ TEST_F(Receive, refuse__four_gigabytes)
 	EXPECT_EQ(ctl.produced, 0u);
 }
 
-TEST_F(Receive, full__until_the_kernel_took_some)
+TEST_F(Receive, full__until_some_were_polled)
 {
 	ibv_recv_wr wr = { .wr_id = 1, .next = nullptr, .sg_list = nullptr, .num_sge = 0 };
 
+	for (uint32_t i = 0; i < entries; i++)
+		ASSERT_EQ(post(wr), 0);
+	EXPECT_EQ(post(wr), ENOMEM);
+	ctl.consumed = 2;
+	EXPECT_EQ(post(wr), ENOMEM) << "taken, but not polled";
+	queue.retired().advance();
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_EQ(post(wr), ENOMEM);
+}
+
+TEST_F(Receive, full__shared_until_the_kernel_took_some)
+{
+	ibv_recv_wr wr = { .wr_id = 1, .next = nullptr, .sg_list = nullptr, .num_sge = 0 };
+
+	queue.open(ring(), 4, true);
 	for (uint32_t i = 0; i < entries; i++)
 		ASSERT_EQ(post(wr), 0);
 	EXPECT_EQ(post(wr), ENOMEM);

@@ -125,6 +125,7 @@ int ibv_cmd_create_qp_ex(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_e
 	std::memcpy(static_cast<void *>(resp + 1), &granted, sizeof(granted));
 	qp->context = context;
 	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
 	qp->qp_num = granted.qpn;
 	qp->state = IBV_QPS_RESET;
 	return 0;
@@ -201,6 +202,7 @@ struct QueuePairTest : testing::Test {
 		ibv_qp_init_attr attr = {};
 
 		attr.send_cq = to.get();
+		attr.recv_cq = to.get();
 		attr.cap.max_send_wr = depth;
 		attr.cap.max_send_sge = 1;
 		ibv_qp *qp = QueuePair::create(fake.pd(), &attr);
@@ -348,7 +350,8 @@ TEST_F(QueuePairTest, destroy__with_completions_left)
 	complete(gone, 1, IBV_WC_WR_FLUSH_ERR);
 	EXPECT_EQ(cq.poll(), 1); /* so it is the one that a completion came for last */
 	EXPECT_EQ(QueuePair::destroy(gone), 0);
-	EXPECT_EQ(cq.poll(16), 3);
+	EXPECT_EQ(cq.consumed(), 3u) << "the places of what is left of it are free";
+	EXPECT_EQ(cq.poll(16), 1) << "nothing comes of it any more";
 	EXPECT_EQ(fill(other), 1u);
 	EXPECT_EQ(QueuePair::destroy(other), 0);
 }
@@ -376,8 +379,7 @@ TEST_F(QueuePairTest, reset__empties_the_send_queue)
 	modify(qp, IBV_QPS_RESET);
 	modify(qp, IBV_QPS_RTS);
 	EXPECT_EQ(fill(qp), depth);
-	EXPECT_EQ(cq.poll(), 1);
-	EXPECT_EQ(post(qp), ENOMEM) << "that completion is of before";
+	EXPECT_EQ(cq.poll(), 0) << "that completion was of before";
 	complete(qp);
 	EXPECT_EQ(cq.poll(), 1);
 	EXPECT_EQ(fill(qp), 1u);
@@ -401,6 +403,7 @@ struct ExtendedTest : QueuePairTest {
 		ibv_qp_init_attr_ex attr = {};
 
 		attr.send_cq = cq.get();
+		attr.recv_cq = cq.get();
 		attr.cap.max_send_wr = depth;
 		attr.cap.max_send_sge = 1;
 		attr.pd = fake.pd();
@@ -595,12 +598,11 @@ TEST_F(QueuePairTest, destroy__while_another_thread_polls)
 		for (uint32_t n = 0; n < depth; n++)
 			complete(qp);
 		EXPECT_EQ(QueuePair::destroy(qp), 0);
+		EXPECT_EQ(cq.produced(), cq.consumed()) << "polled, or taken out";
 	}
-	while (cq.produced() != cq.consumed())
-		std::this_thread::yield();
 	end = true;
 	poller.join();
-	EXPECT_EQ(polled, 2000 * depth);
+	EXPECT_LE(polled, 2000 * depth);
 }
 
 } /* namespace */

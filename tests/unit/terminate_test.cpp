@@ -98,12 +98,14 @@ const Row rows[] = {
 	{ XIW_BAD_OPCODE, EOPNOTSUPP, "02 06 c0 00", "02 06 c0 00", "02 06 c0 00" },
 	{ XIW_ATOMIC_UNALIGNED, EINVAL, "02 07 c0 00", "02 07 c0 00", "02 07 c0 00" },
 	{ XIW_BAD_LENGTH, EBADMSG, "02 ff c0 00", "02 ff c0 00", "02 ff c0 00" },
+	{ XIW_TORN_WRITE, EPROTO, "02 ff c0 00", "02 ff c0 00", "02 ff c0 00" },
 	{ XIW_IRD_EXCEEDED, ENOBUFS, "12 02 c0 00", "12 02 c0 00", "12 02 c0 00" },
 	{ XIW_UNEXPECTED_RESPONSE, EPROTO, "02 06 c0 00", "02 06 c0 00", "02 06 c0 00" },
 
 	{ XIW_LOCAL_FAULT, EINVAL, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
 	{ XIW_LOCAL_ABORT, ECONNABORTED, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
 	{ XIW_NO_MEMORY, ENOMEM, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
+	{ XIW_UNREADABLE, EFAULT, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
 };
 
 TEST(xiw_causes, every_cause_has_its_errno)

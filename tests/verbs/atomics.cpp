@@ -362,6 +362,9 @@ struct LocalThread {
 			fell |= seen < last;
 			last = shared.fetch_add(1) + 1;
 			fell |= last <= seen;
+			/* The others need CPUs, too. */
+			if (added % 64 == 0)
+				std::this_thread::yield();
 		}
 	}
 

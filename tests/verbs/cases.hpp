@@ -2,12 +2,15 @@
 /* A program of cases: "PROGRAM --list" prints their claims, "PROGRAM ADDRESS CLAIM" proves one. */
 #pragma once
 
+#include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <iostream>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace cases
 {
@@ -20,6 +23,33 @@ struct Case {
 /* Thrown by a case that cannot be proved here. */
 struct Skip : std::runtime_error {
 	using std::runtime_error::runtime_error;
+};
+
+/* What tells a skip from a failure that happens to have its status: netns/lib.sh looks for it. */
+inline void tell_skip(const char *reason)
+{
+	std::cout << "skipped: " << reason << '\n';
+	if (const char *file = std::getenv("XIW_SKIPPED"))
+		std::ofstream(file) << reason << '\n';
+}
+
+/* What a test build of the module is told by a parameter, until the end: "fail" or "pause". */
+class Told
+{
+public:
+	Told(const std::string &parameter, const std::string &text, std::string off = "none 0")
+		: file_("/sys/module/xiw/parameters/" + parameter), off_(std::move(off))
+	{
+		if (!file_)
+			throw Skip("the module is no test build");
+		file_ << text << std::flush;
+	}
+	Told(const Told &) = delete;
+	~Told() { file_ << off_ << std::flush; }
+
+private:
+	std::ofstream file_;
+	std::string off_;
 };
 
 /* Status of main, in kselftest's numbers. */
@@ -39,7 +69,7 @@ inline int run(std::span<const Case> all, int argc, char **argv)
 			one.prove(arguments[1]);
 			return 0;
 		} catch (const Skip &reason) {
-			std::cout << "skipped: " << reason.what() << '\n';
+			tell_skip(reason.what());
 			return 4;
 		} catch (const std::exception &error) {
 			std::cout << error.what() << '\n';

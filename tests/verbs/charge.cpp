@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Memory that the kernel gives to a process is charged to the control group of that process. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "raw_peer.hpp"
 
+#include <malloc.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 using namespace rdma;
 
@@ -17,6 +22,7 @@ namespace
 {
 
 using Dm = Owner<ibv_dm, ibv_free_dm>;
+using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 
 constexpr std::size_t mebibyte = 1024 * 1024;
 
@@ -67,14 +73,17 @@ public:
 			throw cases::Skip("the kernel has no control groups of memory");
 		write(root_.path() / "cgroup.subtree_control", "+memory");
 		std::filesystem::create_directory(own_);
-		write(own_ / "cgroup.procs", "0");
+		enter();
 	}
 
 	~Group()
 	{
-		write(root_.path() / "cgroup.procs", "0");
+		leave();
 		rmdir(own_.c_str());
 	}
+
+	void enter() { write(own_ / "cgroup.procs", "0"); }
+	void leave() { write(root_.path() / "cgroup.procs", "0"); }
 
 	std::size_t charged() const
 	{
@@ -84,7 +93,29 @@ public:
 		return octets;
 	}
 
+	/* The part that the kernel keeps, without the process's own pages. */
+	std::size_t charged_kernel() const { return charged_for("kernel"); }
+
+	/* The part that waits in sockets. */
+	std::size_t charged_sockets() const { return charged_for("sock"); }
+
+	void limit(std::size_t octets) const
+	{
+		write(own_ / "memory.max", std::to_string(octets).c_str());
+	}
+
 private:
+	std::size_t charged_for(const std::string &kind) const
+	{
+		std::ifstream stat(own_ / "memory.stat");
+		std::size_t octets = 0;
+
+		for (std::string name; stat >> name >> octets;)
+			if (name == kind)
+				return octets;
+		fail("the control group tells what is charged for " + kind, ENOENT);
+	}
+
 	static void write(const std::filesystem::path &file, const char *text)
 	{
 		std::ofstream(file) << text;
@@ -130,9 +161,135 @@ void device_memory(const std::string &address)
 	});
 }
 
+/* Makes many of something, each of which is to cost this much of the kernel's memory at least. */
+void expect_kernel_charge(std::size_t count, std::size_t octets, auto make)
+{
+	Group group;
+	std::size_t before = group.charged_kernel();
+	std::vector<decltype(make())> objects;
+
+	for (std::size_t i = 0; i < count; i++) {
+		objects.push_back(make());
+		require(objects.back() != nullptr, "each is made");
+	}
+	const std::size_t charged = group.charged_kernel() - before;
+
+	std::cout << charged / count << " octets are charged for each of " << count << '\n';
+	require(charged >= count * octets, "each is charged");
+	objects.clear();
+	require(group.charged_kernel() < before + charged / 2, "the charge ends with them");
+}
+
+/* An STag, what it stands for, and most of the time a leaf of the tree that it is found in. */
+constexpr std::size_t stag_octets = 900;
+
+void regions(const std::string &address)
+{
+	Pair pair(address);
+	Buffer buffer(pair.a().pd(), 4096);
+
+	expect_kernel_charge(8192, stag_octets, [&] {
+		return Mr(ibv_reg_mr(pair.a().pd(), buffer.bytes().data(), 4096, 0));
+	});
+}
+
+void windows(const std::string &address)
+{
+	Pair pair(address);
+
+	expect_kernel_charge(8192, stag_octets,
+			     [&] { return Mw(ibv_alloc_mw(pair.a().pd(), IBV_MW_TYPE_2)); });
+}
+
+/* The ring has 2 MiB; beside each of its slots the kernel keeps 24 octets. */
+void send_requests(const std::string &address)
+{
+	constexpr std::uint32_t entries = 32768;
+	Pair pair(address);
+	ibv_qp_init_attr attr = {};
+
+	attr.send_cq = attr.recv_cq = pair.a().send_cq();
+	attr.qp_type = IBV_QPT_RC;
+	attr.cap = { entries, 1, 1, 1, 0 };
+	expect_kernel_charge(4, entries * (64 + 24),
+			     [&] { return Qp(ibv_create_qp(pair.a().pd(), &attr)); });
+}
+
+/* An endpoint, and what it has of the handshake. */
+constexpr std::size_t endpoint_octets = 1024;
+
+/* What a caller sends before it is answered waits in the socket of the connection that came in. */
+void callers(const std::string &address)
+{
+	constexpr std::size_t size = 65536;
+	constexpr std::size_t count = 16;
+	Group group;
+	Listener listener(address);
+	const std::size_t before = group.charged_kernel();
+
+	group.leave();
+
+	std::vector<raw::Peer> peers;
+	std::vector<Id> calls;
+
+	for (std::size_t i = 0; i < count; i++) {
+		raw::Peer &peer = peers.emplace_back(listener.address());
+
+		peer.say(raw::Frame().octets());
+		calls.push_back(listener.next_request());
+		peer.say(raw::Octets(size));
+	}
+	await("what they send is charged", [&] { return group.charged_sockets() >= count * size; });
+	std::cout << group.charged_sockets() / count << " octets are charged for each of " << count
+		  << " connections\n";
+
+	const std::size_t after = group.charged_kernel();
+
+	std::cout << "octets of the kernel's: " << before << ", then " << after << '\n';
+	require(after >= before + count * endpoint_octets, "what it keeps of each is charged");
+	calls.clear();
+	peers.clear();
+	await("the charge ends with them", [&] { return group.charged_sockets() < size; });
+}
+
+/* A peer of revision 1 is called a second time, by a thread of the kernel. */
+void second_call(const std::string &address)
+{
+	constexpr std::size_t size = 1 << 20;
+	raw::Acceptor acceptor(address);
+	Group group;
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), address, acceptor.port()), {});
+	Buffer from(end.pd(), size);
+	rdma_conn_param parameters = connection_parameters();
+
+	group.leave();
+	require(!rdma_connect(end.id(), &parameters), "rdma_connect");
+	{
+		raw::Peer first = acceptor.accept();
+
+		require(first.hear_frame().has_value(), "it asks in revision 2");
+	}
+	raw::Peer second = acceptor.accept();
+
+	require(second.hear_frame().has_value(), "it asks once more");
+	second.say(raw::Frame{ .key = raw::reply_key }.octets());
+	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	for (int i = 0; i < 8; i++)
+		end.write(from.sge(0, size), 0, 1);
+	await("what the peer does not take is charged",
+	      [&] { return group.charged_sockets() >= 65536; });
+	std::cout << group.charged_sockets() << " octets are charged\n";
+}
+
 const cases::Case all[] = {
 	{ "rings are charged", rings },
 	{ "device memory is charged", device_memory },
+	{ "regions are charged, and where they are found", regions },
+	{ "windows are charged, and where they are found", windows },
+	{ "what the kernel keeps of send requests is charged", send_requests },
+	{ "what callers send is charged to the process that they call", callers },
+	{ "what a second call sends is charged to the owner of the queue pair", second_call },
 };
 
 } /* namespace */

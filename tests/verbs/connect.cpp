@@ -35,15 +35,29 @@ std::deque<End> call_all(rdma_event_channel *channel, const Listener &listener)
 	return ends;
 }
 
+/* The next call. Meanwhile those that were answered before are established, also in their order. */
+Event next_call(rdma_event_channel *channel, const std::deque<End> &answerers,
+		std::size_t &established)
+{
+	Event event = next_event(channel);
+
+	for (; event.type == RDMA_CM_EVENT_ESTABLISHED; event = next_event(channel), established++)
+		require(established < answerers.size() && event.id == answerers[established].id(),
+			std::format("answer {} is established", established));
+	require(event.type == RDMA_CM_EVENT_CONNECT_REQUEST, "somebody calls");
+	return event;
+}
+
 void in_order(const std::string &address)
 {
 	Listener listener(address);
 	EventChannel channel(rdma_create_event_channel());
 	std::deque<End> callers = call_all(channel.get(), listener);
 	std::deque<End> answerers;
+	std::size_t established = 0;
 
 	for (unsigned int i = 0; i < count; i++) {
-		Event event = expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
+		Event event = next_call(listener.channel(), answerers, established);
 		rdma_conn_param parameters = connection_parameters();
 
 		answerers.emplace_back(Id(event.id), QpOptions());

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <format>
 #include <vector>
@@ -27,25 +28,29 @@ std::uint32_t message_length()
 /* The theme's LIMIT is what ends a wait. */
 constexpr int patience_ms = 1000 * 1000;
 
-/* Many addresses, few octets: one small piece of memory over and over, registered as a whole. */
+/* Many addresses, few octets: one small piece of memory over and over, registered as a whole. Its
+ * pages are a prime number, so octets that are taken from a wrong place are seen unless they are
+ * wrong by just this much.
+ */
 class Repeated
 {
 public:
-	static constexpr std::size_t piece = 2 << 20;
+	static constexpr std::size_t piece = 509 * 4096;
 
-	Repeated(ibv_pd *pd, std::size_t size) : size_(size)
+	Repeated(ibv_pd *pd, std::size_t least) : size_((least / piece + 1) * piece)
 	{
 		int fd = memfd_create("piece", 0);
-		void *all = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *all = mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		require(fd >= 0 && !ftruncate(fd, piece) && all != MAP_FAILED, "room");
 		start_ = static_cast<std::uint8_t *>(all);
-		for (std::size_t offset = 0; offset < size; offset += piece)
+		for (std::size_t offset = 0; offset < size_; offset += piece)
 			require(mmap(start_ + offset, piece, PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED,
 				"the piece is mapped");
 		close(fd);
-		mr_.reset(ibv_reg_mr(pd, start_, size, Buffer::all_rights));
+		fill({ start_, piece }, 2);
+		mr_.reset(ibv_reg_mr(pd, start_, size_, Buffer::all_rights));
 		if (!mr_)
 			fail("ibv_reg_mr", errno);
 	}
@@ -56,7 +61,7 @@ public:
 		munmap(start_, size_);
 	}
 
-	std::uint8_t *bytes() { return start_; }
+	std::span<const std::uint8_t> bytes() const { return { start_, size_ }; }
 	std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(start_); }
 	std::uint32_t rkey() const { return mr_->rkey; }
 	ibv_sge sge(std::uint32_t length) const { return { address(), length, mr_->lkey }; }
@@ -67,55 +72,81 @@ private:
 	Mr mr_;
 };
 
-/* The last octet of a long message arrives, and not one more. */
-void transfer(const std::string &address, ibv_wr_opcode opcode)
+/* What a message is received in: memory of its own for each octet, and a page behind the last.
+ * What came to a wrong place is missing at its own.
+ */
+class Sink
 {
-	const std::uint32_t length = message_length();
-	Pair pair(address);
-	std::size_t room = (length / Repeated::piece + 1) * Repeated::piece;
-	Repeated from(pair.a().pd(), room), to(pair.a().pd(), room);
-	bool reads = opcode == IBV_WR_RDMA_READ;
-	ibv_sge sge = reads ? to.sge(length) : from.sge(length);
-	Repeated remote(pair.b().pd(), room);
-	ibv_send_wr wr = signaled(opcode, sge, 1);
+public:
+	Sink(ibv_pd *pd, std::uint32_t length)
+		: length_(length), buffer_(pd, std::size_t{ length } + 4096)
+	{
+		std::ranges::fill(buffer_.bytes(), untouched);
+	}
 
-	wr.wr.rdma = { remote.address(), remote.rkey() };
+	ibv_sge sge() const { return buffer_.sge(0, length_); }
+	std::uint64_t address() const { return buffer_.address(); }
+	std::uint32_t rkey() const { return buffer_.mr()->rkey; }
 
-	std::uint8_t *source = reads ? remote.bytes() : from.bytes();
-	std::uint8_t *sink = reads ? to.bytes() : remote.bytes();
+	/* All of the message is where it belongs, and nothing behind it. */
+	void expect(const Repeated &sent) const
+	{
+		auto [here, there] = std::ranges::mismatch(buffer_.bytes().first(length_),
+							   sent.bytes().first(length_));
 
-	for (std::size_t i = 0; i < Repeated::piece; i++)
-		source[i] = pattern(2, i);
-	require(!pair.a().post(wr), "the request is posted");
+		require(here == buffer_.bytes().begin() + length_,
+			std::format("octet {} of the message is where it belongs",
+				    here - buffer_.bytes().begin()));
+		require(std::ranges::all_of(buffer_.bytes().subspan(length_),
+					    [](auto octet) { return octet == untouched; }),
+			"nothing is behind its last octet");
+	}
 
-	ibv_wc wc = next_completion(pair.a().send_cq(), patience_ms);
+private:
+	static constexpr std::uint8_t untouched = 0xa5;
 
-	require(wc.status == IBV_WC_SUCCESS, std::format("the status is {}", int(wc.status)));
-	require(wc.byte_len == length || !reads, "the completion tells the length");
-	pair.expect_alive();
-	for (std::size_t i = 0; i < Repeated::piece; i++)
-		require(sink[i] == pattern(2, i), std::format("octet {} arrived", i));
-}
+	std::uint32_t length_;
+	Buffer buffer_;
+};
 
 void long_write(const std::string &address)
 {
-	transfer(address, IBV_WR_RDMA_WRITE);
+	const std::uint32_t length = message_length();
+	Pair pair(address);
+	Repeated from(pair.a().pd(), length);
+	Sink to(pair.b().pd(), length);
+
+	pair.a().write(from.sge(length), to.address(), to.rkey(), 1);
+	require(next_completion(pair.a().send_cq(), patience_ms).status == IBV_WC_SUCCESS,
+		"it is written");
+	pair.expect_alive();
+	to.expect(from);
 }
 
 void long_read(const std::string &address)
 {
-	transfer(address, IBV_WR_RDMA_READ);
+	const std::uint32_t length = message_length();
+	Pair pair(address);
+	Sink to(pair.a().pd(), length);
+	Repeated from(pair.b().pd(), length);
+
+	pair.a().read(to.sge(), from.address(), from.rkey(), 1);
+
+	ibv_wc wc = next_completion(pair.a().send_cq(), patience_ms);
+
+	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == length, "it is read");
+	to.expect(from);
+	pair.expect_alive();
 }
 
 void long_send(const std::string &address)
 {
 	const std::uint32_t length = message_length();
-	const std::size_t room = (length / Repeated::piece + 1) * Repeated::piece;
 	Pair pair(address);
-	Repeated from(pair.a().pd(), room), to(pair.b().pd(), room);
+	Repeated from(pair.a().pd(), length);
+	Sink to(pair.b().pd(), length);
 
-	from.bytes()[(length - 1) % Repeated::piece] = 77;
-	pair.b().receive(to.sge(length), 1);
+	pair.b().receive(to.sge(), 1);
 	pair.a().send(from.sge(length), 2);
 	require(next_completion(pair.a().send_cq(), patience_ms).status == IBV_WC_SUCCESS,
 		"it is sent");
@@ -123,7 +154,7 @@ void long_send(const std::string &address)
 	ibv_wc wc = next_completion(pair.b().recv_cq(), patience_ms);
 
 	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == length, "it has arrived");
-	require(to.bytes()[(length - 1) % Repeated::piece] == 77, "with its data");
+	to.expect(from);
 }
 
 /* A request of 16 SGEs of this length each. */

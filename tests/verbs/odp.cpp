@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -139,20 +137,10 @@ struct Setting {
 	Buffer local;
 };
 
-/* Accesses of all processes that have missed pages; in a namespace sysfs has no counters. */
+/* Accesses of all processes that have missed pages. */
 std::uint64_t page_fetches(ibv_pd *pd)
 {
-	std::string device = ibv_get_device_name(pd->context->device);
-	std::unique_ptr<FILE, Destroy<pclose>> counters(
-		popen(("rdma statistic show link " + device + "/1").c_str(), "r"));
-	std::uint64_t count = 0;
-	char name[64];
-
-	while (fscanf(counters.get(), "%63s", name) == 1)
-		if (!std::strcmp(name, "page_fetches") &&
-		    fscanf(counters.get(), "%" SCNu64, &count) == 1)
-			return count;
-	fail("no counter of page fetches");
+	return device_counter(pd->context, "page_fetches");
 }
 
 void device_says_so(const std::string &address)
@@ -512,6 +500,31 @@ void advice_fetches(const std::string &address)
 	}
 }
 
+/* Pages of zeros that the process has read become its own while they are looked for. */
+void advice_fetches_copies(const std::string &address)
+{
+	constexpr std::size_t octets = 8 << 20;
+	Setting s(address);
+	void *start =
+		mmap(nullptr, octets, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned int sum = 0;
+
+	require(start != MAP_FAILED, "memory is mapped");
+	madvise(start, octets, MADV_NOHUGEPAGE);
+	for (std::size_t at = 0; at < octets; at += page)
+		sum += static_cast<volatile std::uint8_t *>(start)[at];
+	require(!sum, "it is zero");
+
+	Mr mr(ibv_reg_mr(s.b.pd(), start, octets, all_rights | IBV_ACCESS_ON_DEMAND));
+
+	require(mr != nullptr, "memory is registered on demand");
+	require(!s.advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+			  { reinterpret_cast<std::uint64_t>(start), octets, mr->lkey }),
+		"advice is taken");
+	mr.reset();
+	munmap(start, octets);
+}
+
 void advice_without_fault(const std::string &address)
 {
 	Setting s(address);
@@ -572,6 +585,7 @@ const cases::Case all[] = {
 	{ "a protected page is not written", write_to_protected },
 	{ "secret memory is not read", secret_memory },
 	{ "advice fetches pages", advice_fetches },
+	{ "advice fetches pages that are copied meanwhile", advice_fetches_copies },
 	{ "advice without faults knows pages that are there", advice_without_fault },
 	{ "bad advice is refused", bad_advice },
 };

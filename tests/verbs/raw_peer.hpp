@@ -147,8 +147,10 @@ public:
 	bool hears_end(int timeout_ms = 10000);
 	/* sends its FIN */
 	void end();
-	/* nothing comes before the stream ends, which it does in time */
-	bool is_hung_up(int timeout_ms = 10000);
+	/* Nothing comes before the stream ends. It ends at once: a deadline of the device is 3 s at
+	 * least, and one that only waits for it has not noticed what is wrong.
+	 */
+	bool is_hung_up(int timeout_ms = 2500);
 	/* the next FPDU if it is a Terminate with a good CRC, read to the end of the stream */
 	std::optional<Terminate> hear_terminate();
 	/* ends the stream with a RST instead of a FIN */

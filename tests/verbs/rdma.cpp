@@ -2,16 +2,23 @@
 /* Owners of verbs and connection objects, and two connected ends in one process. */
 #include "rdma.hpp"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <format>
+#include <fstream>
 #include <stdexcept>
+#include <thread>
 
 namespace rdma
 {
@@ -290,6 +297,28 @@ void expect_no_completion(ibv_cq *cq, int time_ms, Where where)
 		     0, where);
 }
 
+/* This thread is in the network namespace of a name; in its own again at the end. */
+class Visit
+{
+public:
+	explicit Visit(const char *name) : own_(open("/proc/thread-self/ns/net", O_RDONLY))
+	{
+		int there = open(std::format("/run/netns/{}", name).c_str(), O_RDONLY);
+
+		if (setns(there, CLONE_NEWNET))
+			fail("setns", errno);
+		close(there);
+	}
+	~Visit()
+	{
+		setns(own_, CLONE_NEWNET);
+		close(own_);
+	}
+
+private:
+	int own_;
+};
+
 static Id create_id(rdma_event_channel *channel)
 {
 	rdma_cm_id *id;
@@ -306,6 +335,53 @@ EventChannel create_event_channel()
 	if (!channel)
 		fail("rdma_create_event_channel", errno);
 	return channel;
+}
+
+void await(const std::string &what, const std::function<bool()> &is_so, Where where)
+{
+	for (int i = 0; !is_so(); i++) {
+		require(i < 100, what, where);
+		std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	}
+}
+
+std::vector<Words> mapped_rings()
+{
+	std::ifstream maps("/proc/self/maps");
+	std::vector<Words> rings;
+
+	for (std::string line; std::getline(maps, line);) {
+		std::uintptr_t begin, end;
+
+		if (line.find("/dev/infiniband/uverbs") == line.npos)
+			continue;
+		if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2)
+			rings.emplace_back(reinterpret_cast<volatile std::uint32_t *>(begin),
+					   (end - begin) / 4);
+	}
+	return rings;
+}
+
+Words the_rings(const std::function<bool(Words)> &are_those)
+{
+	std::vector<Words> all = mapped_rings();
+
+	require(std::ranges::count_if(all, are_those) == 1, "the provider has mapped them once");
+	return *std::ranges::find_if(all, are_those);
+}
+
+std::uint64_t device_counter(ibv_context *context, const std::string &name)
+{
+	std::string device = ibv_get_device_name(context->device);
+	std::unique_ptr<FILE, Destroy<pclose>> counters(
+		popen(("rdma statistic show link " + device + "/1").c_str(), "r"));
+	std::uint64_t count = 0;
+	char found[64];
+
+	while (fscanf(counters.get(), "%63s", found) == 1)
+		if (found == name && fscanf(counters.get(), "%" SCNu64, &count) == 1)
+			return count;
+	fail("no counter " + name);
 }
 
 sockaddr_storage parse_address(const std::string &address, std::uint16_t port)
@@ -344,9 +420,21 @@ Id Listener::next_request(int timeout_ms)
 	return Id(expect_event(channel_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, timeout_ms).id);
 }
 
+/* CALLER_NETNS names a network namespace that all calls come from: so a network can lie between both
+ * ends of one process. An id is in that of the thread that creates it.
+ */
+static Id create_calling_id(rdma_event_channel *channel)
+{
+	std::optional<Visit> visit;
+
+	if (const char *name = std::getenv("CALLER_NETNS"))
+		visit.emplace(name);
+	return create_id(channel);
+}
+
 Id resolve(rdma_event_channel *channel, const sockaddr *to, const sockaddr *from)
 {
-	Id id = create_id(channel);
+	Id id = create_calling_id(channel);
 
 	if (rdma_resolve_addr(id.get(), const_cast<sockaddr *>(from), const_cast<sockaddr *>(to),
 			      5000))

@@ -6,6 +6,7 @@
 #include <rdma/rdma_cma.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -48,6 +49,20 @@ using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 
 /* Waits for poll() to report input. False after the deadline. */
 bool wait_readable(int fd, int timeout_ms);
+
+/* Asks ten times a second, for ten seconds. */
+void await(const std::string &what, const std::function<bool()> &is_so,
+	   Where where = Where::current());
+
+/* All that this process has mapped from an RDMA device: its rings. */
+using Words = std::span<volatile std::uint32_t>;
+std::vector<Words> mapped_rings();
+
+/* The one of them that this is true of. */
+Words the_rings(const std::function<bool(Words)> &are_those);
+
+/* What "rdma statistic" shows of a device; in a namespace sysfs has no counters. */
+std::uint64_t device_counter(ibv_context *context, const std::string &name);
 
 /* A numeric address with a port. */
 sockaddr_storage parse_address(const std::string &address, std::uint16_t port);

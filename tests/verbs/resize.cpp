@@ -230,6 +230,8 @@ void srq_limit_fits(const std::string &address)
 	require(ibv_modify_srq(receiver.srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) == EINVAL,
 		"a limit of 17 is too much for 16 requests");
 	require(receiver.attr().max_wr == 64, "the size is as before");
+	for (unsigned int i = 0; i < 20; i++) /* else it is crossed already */
+		require(!receiver.post(i), "twenty requests fit");
 	attr = { 32, 0, 20 };
 	require(!ibv_modify_srq(receiver.srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT),
 		"size and limit change at once");

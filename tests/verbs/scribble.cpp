@@ -3,15 +3,16 @@
 #include "cases.hpp"
 #include "rdma.hpp"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <atomic>
+#include <csignal>
 #include <cstring>
 #include <format>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <random>
@@ -21,26 +22,6 @@ using namespace rdma;
 
 namespace
 {
-
-using Words = std::span<volatile std::uint32_t>;
-
-/* All that this process has mapped from an RDMA device: its rings. */
-std::vector<Words> mapped_rings()
-{
-	std::ifstream maps("/proc/self/maps");
-	std::vector<Words> rings;
-
-	for (std::string line; std::getline(maps, line);) {
-		std::uintptr_t begin, end;
-
-		if (line.find("/dev/infiniband/uverbs") == line.npos)
-			continue;
-		if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2)
-			rings.emplace_back(reinterpret_cast<volatile std::uint32_t *>(begin),
-					   (end - begin) / 4);
-	}
-	return rings;
-}
 
 using Scribbler = std::function<void(Words, std::mt19937 &)>;
 
@@ -67,8 +48,13 @@ void flipped_bits(Words ring, std::mt19937 &random)
 	ring[place] = ring[place] ^ 1u << random() % 32;
 }
 
-/* Talks over its own connection while it scribbles. */
-void scribbling_child(const std::string &address, const Scribbler &scribble, unsigned int seed)
+constexpr unsigned int posts = 500, undisturbed = 10;
+
+/* Talks over its own connection while it scribbles. Tells how often it did: its own memory it may
+ * lose.
+ */
+void scribbling_child(const std::string &address, const Scribbler &scribble, unsigned int seed,
+		      std::atomic<unsigned int> &scribbles)
 {
 	Pair pair(address, { .send_wr = 32, .recv_wr = 32, .cq_entries = 64 });
 	Buffer from(pair.a().pd(), 4096), to(pair.b().pd(), 4096);
@@ -78,7 +64,7 @@ void scribbling_child(const std::string &address, const Scribbler &scribble, uns
 	require(!rings.empty(), "the provider has mapped rings");
 	for (unsigned int i = 0; i < 16; i++)
 		pair.b().receive(to.sge(0, 4096), i);
-	for (unsigned int i = 0; i < 500; i++) {
+	for (unsigned int i = 0; i < posts; i++) {
 		ibv_sge sge = from.sge(0, random() % 4096);
 		ibv_send_wr wr = {};
 		ibv_wc wc;
@@ -89,8 +75,10 @@ void scribbling_child(const std::string &address, const Scribbler &scribble, uns
 		wr.send_flags = IBV_SEND_SIGNALED;
 		wr.wr.rdma = { to.address(), to.mr()->rkey };
 		pair.a().post(wr);
-		if (i > 10)
+		if (i >= undisturbed) {
 			scribble(rings[random() % rings.size()], random);
+			scribbles++;
+		}
 		ibv_poll_cq(pair.a().send_cq(), 1, &wc);
 	}
 }
@@ -172,15 +160,41 @@ private:
 	pid_t child_;
 };
 
-/* The provider may trip over its own rings, so the child may end in any way. */
+/* The provider may trip over its own rings, of which the child dies or gives up. It does not
+ * hang, and it has done what this is about before.
+ */
+void expect_fair_end(int status, unsigned int scribbles)
+{
+	int by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+	require(scribbles > 0, "the child has scribbled over its rings");
+	require(!by || by == SIGSEGV || by == SIGBUS || by == SIGABRT || by == SIGFPE,
+		std::format("the child ends by itself, not by signal {}", by));
+	require(status || scribbles == posts - undisturbed, "one that ends well has done all");
+}
+
 void survive(const std::string &address, const Scribbler &scribble)
 {
 	Bystander bystander(address);
+	unsigned int all = 0;
+	auto *scribbles = static_cast<std::atomic<unsigned int> *>(
+		mmap(nullptr, sizeof(std::atomic<unsigned int>), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 
+	require(scribbles != MAP_FAILED, "memory that is shared with the child");
 	for (unsigned int seed = 1; seed <= 10; seed++) {
-		in_child([&] { scribbling_child(address, scribble, seed); });
+		*scribbles = 0;
+
+		int status =
+			in_child([&] { scribbling_child(address, scribble, seed, *scribbles); });
+
+		std::cout << std::format("seed {}: {} times, status {:#x}\n", seed,
+					 scribbles->load(), status);
+		expect_fair_end(status, *scribbles);
+		all += *scribbles;
 		bystander.expect_alive();
 	}
+	require(all > posts, "most of them get far");
 }
 
 void over_all(const std::string &address)

@@ -101,13 +101,13 @@ void shares_are_equal(const std::string &address)
 
 	for (unsigned int i = 0; i < 64; i++)
 		all.emplace_back(address, 4096);
-	for (auto end = Clock::now() + 3s; Clock::now() < end;)
+	for (auto end = Clock::now() + 6s; Clock::now() < end;)
 		for (Writer &writer : all)
 			writer.step();
 
 	auto [least, most] = std::ranges::minmax(all | std::views::transform(&Writer::done));
 	std::printf("Writes of a queue pair: %u to %u\n", least, most);
-	require(least > 0 && most <= 2 * least, "no share is below half of another");
+	require(least > 0 && 2 * most <= 3 * least, "no share is above another by a half");
 }
 
 /* What lets a responder send: a Write of nothing. */
@@ -148,24 +148,66 @@ unsigned int writes_in(Writer &writer, Clock::duration time)
 	return writer.done() - before;
 }
 
-void stopped_peer_slows_nobody(const std::string &address)
+unsigned int median(std::array<unsigned int, 7> counts)
 {
-	Writer writer(address, 4096);
-	unsigned int alone = 0, beside = 0;
+	std::ranges::sort(counts);
+	return counts[counts.size() / 2];
+}
 
-	writer.run(200ms);
-	for (int round = 0; round < 3; round++) {
-		alone += writes_in(writer, 300ms);
+/* Both in turn, so that what else this machine does falls on both alike. */
+bool is_half_done_beside(Writer &writer, const std::string &address)
+{
+	std::array<unsigned int, 7> alone, beside;
+
+	for (std::size_t round = 0; round < alone.size(); round++) {
+		alone[round] = writes_in(writer, 150ms);
 
 		Stuck stuck(address);
 
 		while (!stuck.is_stuck())
 			;
-		beside += writes_in(writer, 300ms);
+		beside[round] = writes_in(writer, 150ms);
 		require(stuck.is_stuck(), "the peer has not read meanwhile");
 	}
-	std::printf("Writes alone: %u, beside a peer that has stopped: %u\n", alone, beside);
-	require(2 * beside > alone, "they are not half as many");
+	std::printf("Writes alone: %u, beside a peer that has stopped: %u\n", median(alone),
+		    median(beside));
+	return 2 * median(beside) > median(alone);
+}
+
+/* Another machine may take the CPUs for seconds. What a peer slows is slow each time. */
+void stopped_peer_slows_nobody(const std::string &address)
+{
+	Writer writer(address, 4096);
+
+	writer.run(200ms);
+	for (int attempt = 0; attempt < 3; attempt++)
+		if (is_half_done_beside(writer, address))
+			return;
+	fail("more than half of the Writes are missing in each of three attempts");
+}
+
+/* A worker is sending when the end comes, and finds the socket locked. */
+void ended_keeps_no_worker(const std::string &address)
+{
+	constexpr int count = 64;
+	constexpr std::uint32_t size = 1 << 20;
+	Pair pair(address);
+	Buffer from(pair.a().pd(), size), to(pair.b().pd(), size);
+	ibv_context *device = pair.a().id()->verbs;
+	cases::Told told("pause", "ep_part 200");
+
+	for (int i = 0; i < count; i++)
+		pair.a().write(from.sge(0, size), to.address(), to.mr()->rkey);
+	rdma_disconnect(pair.a().id());
+	std::this_thread::sleep_for(300ms);
+
+	std::uint64_t before = device_counter(device, "worker_wakeups");
+
+	std::this_thread::sleep_for(500ms);
+
+	std::uint64_t wakeups = device_counter(device, "worker_wakeups") - before;
+
+	require(wakeups < 5, std::format("a worker is not woken for it: {} times", wakeups));
 }
 
 /* The peer reads one message, and each octet of it is what was filled in. */
@@ -250,10 +292,11 @@ void busy_neighbour_is_hardly_felt(const std::string &address)
 }
 
 constexpr cases::Case all[] = {
-	{ "64 busy queue pairs get shares within a factor of two", shares_are_equal },
+	{ "64 busy queue pairs get shares within a half of each other", shares_are_equal },
 	{ "a peer that has stopped slows no other connection", stopped_peer_slows_nobody },
 	{ "octets that wait for their peer stay what they are while others send",
 	  waiting_octets_stay },
+	{ "a connection that has ended keeps no worker busy", ended_keeps_no_worker },
 	{ "a busy neighbour does not triple the latency", busy_neighbour_is_hardly_felt },
 };
 

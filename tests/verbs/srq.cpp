@@ -4,27 +4,33 @@
 #include "rdma.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <deque>
 #include <format>
 #include <map>
+#include <optional>
 #include <set>
+#include <thread>
 
 using namespace rdma;
 
 namespace
 {
 
-/* A context of the device that serves an address. */
+constexpr std::uint16_t discard_port = 9; /* where nobody listens */
+
+/* A context of the device that serves an address, or of the one that calls it. */
 class Device
 {
 public:
-	explicit Device(const std::string &address) : probe_(address)
+	explicit Device(const std::string &address, End &(Pair::*end)() = &Pair::b)
+		: probe_(address), end_((probe_.*end)())
 	{
 		pd_.reset(ibv_alloc_pd(context()));
 		require(pd_ != nullptr, "a PD");
 	}
 
-	ibv_context *context() { return probe_.b().id()->verbs; }
+	ibv_context *context() { return end_.id()->verbs; }
 	ibv_pd *pd() { return pd_.get(); }
 
 	Srq create_srq(std::uint32_t wr, std::uint32_t sge = 1)
@@ -38,6 +44,7 @@ public:
 
 private:
 	Pair probe_;
+	End &end_;
 	Pd pd_;
 };
 
@@ -241,6 +248,150 @@ void limit_event(const std::string &address)
 	require(!ibv_query_srq(srq.get(), &attr) && attr.srq_limit == 0, "the limit is off again");
 }
 
+/* A queue pair that takes its receive requests from a shared queue. */
+Owner<ibv_qp, ibv_destroy_qp> create_with(Device &device, const Srq &srq, const Cq &cq)
+{
+	ibv_qp_init_attr init = {};
+
+	init.send_cq = init.recv_cq = cq.get();
+	init.srq = srq.get();
+	init.qp_type = IBV_QPT_RC;
+	init.cap = { 1, 1, 1, 1, 0 };
+
+	Owner<ibv_qp, ibv_destroy_qp> qp(ibv_create_qp(device.pd(), &init));
+
+	require(qp != nullptr, "a queue pair");
+	return qp;
+}
+
+void move(ibv_qp *qp, ibv_qp_state to)
+{
+	ibv_qp_attr attr = {};
+
+	attr.qp_state = to;
+	require(!ibv_modify_qp(qp, &attr, IBV_QP_STATE), "a move to another state");
+}
+
+void expect_last_request_events(ibv_context *context, int expected)
+{
+	ibv_async_event event;
+	int told = 0;
+
+	for (; wait_readable(context->async_fd, 100); told++) {
+		require(!ibv_get_async_event(context, &event), "an event");
+		require(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED,
+			"it is about the last request");
+		ibv_ack_async_event(&event);
+	}
+	require(told == expected, std::format("events: {}, not {}", told, expected));
+}
+
+/* Each event that nobody reads takes memory of the kernel. */
+void last_request_event(const std::string &address)
+{
+	Device device(address);
+	Srq srq = device.create_srq(16);
+	Cq cq(ibv_create_cq(device.context(), 1, nullptr, nullptr, 0));
+	auto qp = create_with(device, srq, cq);
+
+	for (int i = 0; i < 100; i++) {
+		move(qp.get(), IBV_QPS_ERR);
+		move(qp.get(), IBV_QPS_RESET);
+	}
+	expect_last_request_events(device.context(), 1);
+}
+
+/* The last request is told once more after another attempt to connect, which came to nothing. */
+void last_request_of_the_next_attempt(const std::string &address)
+{
+	Device device(address, &Pair::a);
+	Srq srq = device.create_srq(16);
+	Cq cq(ibv_create_cq(device.context(), 1, nullptr, nullptr, 0));
+	auto qp = create_with(device, srq, cq);
+	EventChannel channel = create_event_channel();
+	rdma_conn_param parameters = connection_parameters();
+
+	for (int i = 0; i < 3; i++) {
+		Id id = resolve(channel.get(), address, discard_port);
+
+		parameters.qp_num = qp->qp_num;
+		require(!rdma_connect(id.get(), &parameters), "rdma_connect");
+		expect_event(channel.get(), RDMA_CM_EVENT_REJECTED);
+		move(qp.get(), IBV_QPS_ERR);
+		expect_last_request_events(device.context(), 1);
+		move(qp.get(), IBV_QPS_RESET);
+	}
+}
+
+/* What xiw-abi.h has at the start of the mapping of a shared receive queue, in words. */
+constexpr std::size_t produced = 0, consumed = 16, flags = 17;
+constexpr std::uint32_t need_doorbell = 1;
+
+/* Nobody waits for a request any more: the next is posted without a system call. */
+void no_doorbell_for_nobody(const std::string &address)
+{
+	constexpr std::uint32_t requests = 6;
+	Device device(address);
+	Srq srq = device.create_srq(8);
+	Buffer into(device.pd(), 64);
+	std::optional<Pair> pair(std::in_place, address, QpOptions(),
+				 QpOptions{ .srq = srq.get() });
+	Buffer from(pair->a().pd(), 64);
+
+	for (std::uint32_t i = 0; i < requests; i++)
+		post(srq.get(), into.sge(0, 64), i);
+
+	Words ring = the_rings(
+		[](Words words) { return words[produced] == requests && words[consumed] == 0; });
+
+	for (std::uint32_t i = 0; i < requests; i++) {
+		pair->a().send(from.sge(0, 64), i);
+		expect_completion(pair->b().recv_cq(), IBV_WC_SUCCESS, i);
+	}
+
+	pair->a().send(from.sge(0, 64));
+	await("a Send waits for a request", [&] { return ring[flags] & need_doorbell; });
+	rdma_disconnect(pair->a().id());
+	pair->expect_disconnect();
+	await("nobody waits any more", [&] { return !(ring[flags] & need_doorbell); });
+}
+
+/* What comes all the time at another does not get the request that one was called for. */
+void called_gets_its_request(const std::string &address)
+{
+	using namespace std::chrono_literals;
+	constexpr unsigned int before_it = 3;
+	Device device(address);
+	Srq srq = device.create_srq(16);
+	Buffer into(device.pd(), 64);
+	Cq cq(ibv_create_cq(device.context(), 64, nullptr, nullptr, 0));
+	const QpOptions shared = { .srq = srq.get(), .cq = cq.get() };
+	Pair quiet(address, {}, shared), busy(address, {}, shared);
+	Buffer from(quiet.a().pd(), 64), others(busy.a().pd(), 64);
+	cases::Told told("pause", "ep_work 30");
+
+	quiet.a().send(from.sge(0, 64));
+	std::this_thread::sleep_for(100ms);
+
+	std::jthread sender([&](const std::stop_token &stop) {
+		for (int i = 0; i < 60 && !stop.stop_requested(); i++) {
+			busy.a().send(others.sge(0, 64), 0, 0);
+			std::this_thread::sleep_for(5ms);
+		}
+	});
+
+	for (unsigned int i = 0; i < before_it; i++) {
+		post(srq.get(), into.sge(0, 64), i);
+
+		ibv_wc wc = next_completion(cq.get());
+
+		require(wc.status == IBV_WC_SUCCESS, "the receive succeeds");
+		if (wc.qp_num == quiet.b().qp()->qp_num)
+			return;
+	}
+	fail("the one that has waited the longest has got none of the first requests");
+}
+
 const cases::Case all[] = {
 	{ "two connections share one queue", two_connections_share },
 	{ "a destroyed QP leaves the requests to others", destroyed_qp_leaves_requests },
@@ -250,6 +401,11 @@ const cases::Case all[] = {
 	{ "a full queue refuses", full_queue_refuses },
 	{ "a request with too many SGEs is refused", too_many_sges },
 	{ "falling below the limit is told once", limit_event },
+	{ "without a connection the last request is told once", last_request_event },
+	{ "the last request is told after each attempt to connect",
+	  last_request_of_the_next_attempt },
+	{ "when nobody waits any more no doorbell is asked for", no_doorbell_for_nobody },
+	{ "a connection gets the request that it was called for", called_gets_its_request },
 };
 
 } /* namespace */

@@ -8,16 +8,26 @@ vm_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 
 # newest_source: name and version of the newest linux-source package; looked up with the kernels.
 newest_source() {
-	local table=$cache/newest-source.table package
+	local table=$cache/newest-source.table lock
 	kernels >/dev/null
-	if [[ ! -e $table || $cache/kernels -nt $table ]]; then
-		package=$(guest_apt apt-cache pkgnames linux-source- |
-			grep -E '^linux-source-[0-9]+\.[0-9]+$' | sort -V | tail -n 1)
-		[[ $package ]] || die "Debian's package lists name no linux-source"
-		guest_apt apt-cache show --no-all-versions "$package" |
-			sed -n "s/^Version: /$package /p" >"$table"
+	exec {lock}>"$cache/newest-source.table.lock"
+	flock "$lock"
+	if [[ ! -s $table || $cache/kernels -nt $table ]]; then
+		look_up_newest_source >"$table.new"
+		mv "$table.new" "$table"
 	fi
+	exec {lock}>&-
 	cat "$table"
+}
+
+look_up_newest_source() {
+	local package version
+	package=$(guest_apt apt-cache pkgnames linux-source- |
+		grep -E '^linux-source-[0-9]+\.[0-9]+$' | sort -V | tail -n 1)
+	[[ $package ]] || die "Debian's package lists name no linux-source"
+	version=$(guest_apt apt-cache show --no-all-versions "$package" | sed -n 's/^Version: //p')
+	[[ $version ]] || die "Debian's package lists have no version of $package"
+	echo "$package $version"
 }
 
 # newest_source_tree: folder with that package's sources.
@@ -40,7 +50,20 @@ guest_folder() {
 	item guest-folder "$image" unpack_image "$image"
 }
 
-unpack_image() { unsquashfs -n -d "$2" "$1"; }
+# unpack_image IMAGE OUT: root runs what is there, so nobody else may write there.
+unpack_image() {
+	unsquashfs -n -d "$2" "$1" || return
+	only_root_writes "$2"
+}
+
+# only_root_writes DIR: else says which files and folders everybody may write to. In a sticky folder one
+# can only add files of one's own.
+only_root_writes() {
+	local open
+	open=$(find "$1" -xdev \( -type f -o -type d \) -perm -002 \
+		! \( -type d -perm -1000 \) -printf '%M %p\n') || return
+	[[ ! $open ]] || { echo "everybody may write to: $open"; return 1; }
+}
 
 # uml_kernel debug|native: folder with the kernel and its build tree.
 uml_kernel() {

@@ -311,6 +311,53 @@ void alignment(const std::string &address, Role role)
 	require(word(target, 511) == 1, "the last word of a region is within reach");
 }
 
+/* The request adds to the second word if the address that it names is aligned, or ends the stream. */
+void expect_aligned(Target &target, const AtomicRequest &request, bool aligned)
+{
+	if (aligned) {
+		require(target.execute(request) == 0 && word(target, 1) == 1,
+			"the word whose address is aligned is added to");
+		return;
+	}
+	target.peer().say(fpdu(request.ulpdu()));
+	target.expect_terminate({ 0, 2, 7 });
+	require(target.memory().is_zero(), "nothing has changed");
+}
+
+/* Where the region begins is of no matter: its first word here is octet 4 of it. */
+void alignment_in_a_region(const std::string &address, Role role)
+{
+	for (std::size_t octet : { 0, 4 }) {
+		Target target(address, role);
+		Mr part(ibv_reg_mr(target.end().pd(), target.memory().bytes().data() + 4, 100,
+				   atomic_rights));
+		AtomicRequest request = target.request(4 + octet);
+
+		require(part != nullptr, "a part of the memory is registered");
+		request.stag = part->rkey;
+		expect_aligned(target, request, octet != 0);
+	}
+}
+
+/* Nor is the TO: that of a window whose TOs begin at 0 is aligned where its address is not. */
+void alignment_in_a_window(const std::string &address, Role role)
+{
+	for (std::size_t octet : { 0, 4 }) {
+		Target target(address, role, {}, atomic_rights | IBV_ACCESS_MW_BIND);
+		Mw window(ibv_alloc_mw(target.end().pd(), IBV_MW_TYPE_2));
+		AtomicRequest request = target.request();
+
+		require(window != nullptr, "there is a window");
+		target.end().bind(window.get(),
+				  { target.memory().mr(), target.memory().address() + 4, 100,
+				    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED });
+		expect_completion(target.end().send_cq(), IBV_WC_SUCCESS, 0);
+		request.stag = window->rkey;
+		request.offset = octet;
+		expect_aligned(target, request, octet != 0);
+	}
+}
+
 void target_is_judged(const std::string &address, Role role)
 {
 	auto refused = [&](Terminate expected, auto change, Where where = Where::current()) {
@@ -597,6 +644,10 @@ const cases::Case all[] = {
 	  in_both_roles<fields_of_an_addition> },
 	{ "EXT-06 masks say what is compared and what is swapped", in_both_roles<masks_of_a_swap> },
 	{ "EXT-07 a target that is not aligned is answered with 0/2/7", in_both_roles<alignment> },
+	{ "EXT-07 its address is what counts, wherever the region begins",
+	  in_both_roles<alignment_in_a_region> },
+	{ "EXT-07 its address is what counts, whatever its TO",
+	  in_both_roles<alignment_in_a_window> },
 	{ "EXT-08 the target of an Atomic is judged", in_both_roles<target_is_judged> },
 	{ "EXT-09 unknown operations are answered with 0/2/6", in_both_roles<unknown_operations> },
 	{ "EXT-10 Atomics are executed once, in order", in_both_roles<executed_once_in_order> },

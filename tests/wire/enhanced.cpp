@@ -2,6 +2,7 @@
 /* Enhanced setup: RFC 6581. */
 #include "stream.hpp"
 
+#include <filesystem>
 #include <format>
 
 using namespace rdma;
@@ -333,6 +334,20 @@ void no_usable_rtr(const std::string &address)
 	expect_setup_terminate(address, enhanced_reply(4, ready_write | 4), { 2, 0, 7 });
 }
 
+/* A test build of the module can be told to fail. */
+void local_error(const std::string &address)
+{
+	const std::string failing = "/sys/module/xiw/parameters/fail";
+
+	if (!std::filesystem::exists(failing))
+		throw cases::Skip("the module is no test build");
+
+	Setting fail(failing, "attach");
+
+	expect_setup_terminate(address, enhanced_reply(peer_to_peer | 4, ready_write | 4),
+			       { 2, 0, 5 });
+}
+
 void never_offers_a_send(const std::string &address)
 {
 	Initiator device(address);
@@ -403,14 +418,32 @@ void greedy_requests(const std::string &address)
 	}
 }
 
+/* xiw always wants the peer-to-peer model. So each of its Requests says so, offers the two types
+ * of RTR that it can send and no other, and has the depths of the application; one that says
+ * nothing of this is a plain one, of revision 1.
+ */
 void plain_if_nothing_is_wanted(const std::string &address)
 {
-	Initiator device(address);
-	auto request = device.accept().hear_frame();
-	Enhanced asked(*request);
+	for (std::uint8_t depth : { 0, 1, 5, 128 }) {
+		std::uint8_t other = static_cast<std::uint8_t>(128 - depth);
+		Initiator device(address, { .ird = depth, .ord = other });
+		std::optional<Peer> first = device.accept();
+		auto request = first->hear_frame();
 
-	require(asked.first & peer_to_peer && asked.ird() != not_negotiated,
-		"the enhanced format is used for its features");
+		require(request && request->flags == 0x50, "S and C are set, and nothing else");
+
+		Enhanced asked(*request);
+
+		require((asked.first & 0xc000) == peer_to_peer,
+			"the peer-to-peer model is wanted, and no Send is offered");
+		require((asked.second & 0xc000) == (ready_write | ready_read),
+			"a Write and a Read are");
+		require(asked.ird() == depth && asked.ord() == other,
+			std::format("IRD {} and ORD {} are the application's", asked.ird(),
+				    asked.ord()));
+		first.reset(); /* hangs up, so nothing can be wanted */
+		require(device.accept().hear_frame() == Frame{}, "the next Request is a plain one");
+	}
 }
 
 void peers_of_revision_1(const std::string &address)
@@ -456,6 +489,7 @@ const cases::Case all[] = {
 	{ "ENH-14 a Reply offers a type of RTR", offers_an_rtr },
 	{ "ENH-15 an initiator opens by the RTR agreed on", opens_by_rtr },
 	{ "ENH-16 no usable RTR is answered with 2/0/7", no_usable_rtr },
+	{ "ENH-17 another local error of the setup is told by 2/0/5", local_error },
 	{ "ENH-18 a Send is never offered as RTR", never_offers_a_send },
 	{ "ENH-19 a Read as RTR makes room for itself", read_as_rtr_needs_ird },
 	{ "ENH-20 a whole and valid RTR establishes, nothing less", established_by_a_whole_rtr },

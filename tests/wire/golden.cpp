@@ -70,12 +70,21 @@ const Octets compare_swap =
 	    "00 00 00 00 00 00 00 04 | ff ff ff ff ff ff ff ff | 0b 15 22 e4");
 const Octets immediate_data = hex("00 1a | 41 48 | 00 00 00 00 | 00 00 00 00 | 00 00 00 02 |"
 				  "00 00 00 00 | 00 00 00 00 00 00 00 01 | a1 a4 94 6c");
-const Octets opening_write = hex("00 0e | c1 40 | 00 00 00 00 | 00 00 00 00 00 00 00 00 |"
-				 "a3 05 72 ab");
+const Octets opening_write = hex("00 0e | c1 40 | 00 00 00 01 | 00 00 00 00 00 00 00 00 |"
+				 "eb d3 4c 5f");
 const Octets opening_read =
+	hex("00 2e | 41 41 | 00 00 00 00 | 00 00 00 01 | 00 00 00 01 | 00 00 00 00 |"
+	    "00 00 00 01 | 00 00 00 00 00 00 00 00 | 00 00 00 00 | 00 00 00 01 |"
+	    "00 00 00 00 00 00 00 00 | 27 db d7 e7");
+/* What others say: the STag is 0. */
+const Octets others_opening_write = hex("00 0e | c1 40 | 00 00 00 00 | 00 00 00 00 00 00 00 00 |"
+					"a3 05 72 ab");
+const Octets others_opening_read =
 	hex("00 2e | 41 41 | 00 00 00 00 | 00 00 00 01 | 00 00 00 01 | 00 00 00 00 |"
 	    "00 00 00 00 | 00 00 00 00 00 00 00 00 | 00 00 00 00 | 00 00 00 00 |"
 	    "00 00 00 00 00 00 00 00 | f2 c6 dd 3d");
+const Octets opening_response = hex("00 0e | c1 42 | 00 00 00 01 | 00 00 00 00 00 00 00 00 |"
+				    "21 a3 e8 3e");
 
 /* STag and TO of a tagged header, in one. */
 Octets place_of(const Tagged &header)
@@ -256,15 +265,19 @@ void e11_immediate_data(const std::string &address, Role role)
 		"the device takes it");
 }
 
-/* A responder takes it. The STag and TO of an initiator's own are arbitrary; xiw sends zeros. */
+/* A responder takes any STag and TO, as they mean nothing. xiw's own STag is 1, for some adapters refuse
+ * 0.
+ */
 void e12_opening_write(const std::string &address)
 {
-	Stream called(
-		address, Role::responder,
-		{ .request = enhanced_request(peer_to_peer | 4, ready_write | 4), .open = false });
+	for (const Octets &opening : { opening_write, others_opening_write }) {
+		Stream called(address, Role::responder,
+			      { .request = enhanced_request(peer_to_peer | 4, ready_write | 4),
+				.open = false });
 
-	called.peer().say(opening_write);
-	expect_event(called.channel(), RDMA_CM_EVENT_ESTABLISHED);
+		called.peer().say(opening);
+		expect_event(called.channel(), RDMA_CM_EVENT_ESTABLISHED);
+	}
 
 	Stream calling(address, Role::initiator, { .open = false });
 
@@ -273,19 +286,29 @@ void e12_opening_write(const std::string &address)
 
 void e13_opening_read(const std::string &address)
 {
-	Stream called(
-		address, Role::responder,
-		{ .request = enhanced_request(peer_to_peer | 4, ready_read | 4), .open = false });
+	for (const Octets &opening : { opening_read, others_opening_read }) {
+		Stream called(address, Role::responder,
+			      { .request = enhanced_request(peer_to_peer | 4, ready_read | 4),
+				.open = false });
 
-	called.peer().say(opening_read);
-	expect_event(called.channel(), RDMA_CM_EVENT_ESTABLISHED);
-	require(called.hear().opcode() == 2, "it is answered");
+		called.peer().say(opening);
+		expect_event(called.channel(), RDMA_CM_EVENT_ESTABLISHED);
+
+		Fpdu answer = called.hear();
+
+		require(answer.opcode() == 2, "it is answered");
+		require(opening != opening_read || answer.octets == opening_response,
+			"the device answers so");
+	}
 
 	Stream calling(
 		address, Role::initiator,
 		{ .reply = enhanced_reply(peer_to_peer | 4, ready_read | 4), .open = false });
 
 	require(calling.peer().hear(opening_read.size()) == opening_read, "the device opens so");
+	calling.peer().say(opening_response);
+	calling.end().write(calling.memory().sge(0, 4), 0, 0x1234, 1);
+	require(calling.hear().opcode() == 0, "the device takes the answer");
 }
 
 void m1_m2_enhanced_frames(const std::string &address)

@@ -2,8 +2,15 @@
 /* Operations: RFC 5040. */
 #include "stream.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <format>
+#include <thread>
 
 using namespace rdma;
 using namespace raw;
@@ -389,24 +396,36 @@ void wrong_invalidations(const std::string &address, Role role)
 	require(other.memory().holds(1, 0, 5), "the other's region is as good as before");
 }
 
-/* A region of ibv_reg_mr() can be used by every stream of its PD. */
+/* A region of ibv_reg_mr() can be used by every stream of its PD. What one of them does to itself
+ * by trying to invalidate it, the others do not feel: their Writes and Reads go on by the same
+ * STag.
+ */
 void shared_regions_stay_valid(const std::string &address, Role role)
 {
-	Stream stream(address, role);
-	std::uint32_t stag = stream.memory().mr()->rkey;
+	for (std::uint8_t rdmap : { 0x44, 0x46 }) {
+		Stream other(address, role);
+		Stream stream(address, role, { .qp = { .pd = other.end().pd() } });
+		std::uint32_t stag = other.memory().mr()->rkey;
 
-	stream.end().receive(stream.memory().sge(0, 8), 1);
-	stream.peer().say(send_with_invalidate(stag));
-	stream.expect_terminate({ 0, 2, 9 });
-	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
+		stream.end().receive(stream.memory().sge(0, 8), 1);
+		stream.peer().say(fpdu(Untagged{ .rdmap = rdmap, .invalidate = stag }.ulpdu({})));
+		stream.expect_terminate({ 0, 2, 9 });
+		expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 
-	/* Still good: a new connection over the same PD reads and writes through it. */
-	Pair pair(address);
-	Buffer shared(pair.b().pd(), 100);
+		other.peer().say(fpdu(other.application().write_to(8).ulpdu(octets_of(1, 50, 8))) +
+				 fpdu(other.application().read_from(8, 50).ulpdu()));
+		require(other.hear().payload() == octets_of(1, 50, 8),
+			"the other stream reads what it wrote by this STag");
+		require(other.memory().holds(1, 8, 50), "it is in memory");
 
-	pair.a().write({ 0, 0, 0 }, shared.address(), shared.mr()->rkey, 1);
-	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
-	pair.expect_alive();
+		/* So does one that comes later, and the process itself. */
+		Stream later(address, role, { .qp = { .pd = other.end().pd() } });
+
+		later.peer().say(fpdu(other.application().read_from(8, 50).ulpdu()));
+		require(later.hear().payload() == octets_of(1, 50, 8), "a later one does, too");
+		other.end().send(other.memory().sge(8, 50), 2);
+		require(other.hear().payload() == octets_of(1, 50, 8), "its lkey is good as well");
+	}
 }
 
 void solicited_events(const std::string &address, Role role)
@@ -510,6 +529,70 @@ void completed_buffers_are_free(const std::string &address, Role role)
 	}
 }
 
+/* A peer that calls, as it should, and has little room: TCP sends it small pieces. */
+Peer call_with_little_room(Responder &device, const Setup &setup)
+{
+	const sockaddr *to = device.address();
+	int fd = socket(to->sa_family, SOCK_STREAM, 0), room = 4096, on = 1;
+	Peer peer(fd);
+
+	require(!setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)) &&
+			!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) &&
+			!connect(fd, to,
+				 to->sa_family == AF_INET ? sizeof(sockaddr_in)
+							  : sizeof(sockaddr_in6)),
+		"the peer calls");
+	peer.say(setup.request.octets());
+	device.take_request();
+	require(!device.accept() && peer.hear_frame().has_value(), "the device accepts");
+	peer.say(fpdu(Tagged{}.ulpdu({})));
+	device.expect_established();
+	return peer;
+}
+
+/* TCP takes the second batch of a run in many pieces, and between these it works through what came
+ * since the run began: the answer that lets the next Read go, of which the run has found just before
+ * that it may not. The pauses have the batches made, and the answer come, in this order.
+ */
+void answer_within_a_run(const std::string &address)
+{
+	const std::string pause = "/sys/module/xiw/parameters/pause";
+	const Setup setup = with_depth(1, { .memory = 1 << 16 });
+	constexpr std::uint32_t size = 30000;
+
+	if (!std::filesystem::exists(pause))
+		throw cases::Skip("the module is no test build");
+
+	Responder device(address, setup);
+	Peer peer = call_with_little_room(device, setup);
+	ibv_sge large = device.memory().sge(0, size), small = device.memory().sge(0, 8);
+	Setting slow(pause, "tx_push 500");
+	std::jthread first([&] { device.end().read(small, 0, 0x1234, 1); });
+	ibv_send_wr write = signaled(IBV_WR_RDMA_WRITE, large, 2);
+	ibv_send_wr read = signaled(IBV_WR_RDMA_READ, small, 3);
+
+	write.wr.rdma = read.wr.rdma = { 0, 0x1234 };
+	write.next = &read;
+	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* the run has begun */
+	require(!device.end().post(write), "the others are posted");
+
+	auto heard = peer.hear_fpdu();
+
+	require(heard && heard->opcode() == 1, "the first Read is asked for");
+
+	ReadRequest request = heard->read_request();
+
+	peer.say(fpdu(
+		Tagged{ .rdmap = 0x42, .stag = request.sink_stag, .offset = request.sink_offset }
+			.ulpdu(octets_of(1, 8))));
+	for (std::size_t written = 0; written < size; written += heard->payload().size()) {
+		heard = peer.hear_fpdu();
+		require(heard && heard->opcode() == 0, "the Write comes");
+	}
+	heard = peer.hear_fpdu();
+	require(heard && heard->opcode() == 1, "the second Read is asked for");
+}
+
 const cases::Case all[] = {
 	{ "RDP-01 other versions are answered with 0/2/5", in_both_roles<version> },
 	{ "RDP-02 reserved fields are ignored", in_both_roles<reserved_fields> },
@@ -523,6 +606,8 @@ const cases::Case all[] = {
 	{ "RDP-09 Responses come in the order of the Reads", in_both_roles<responses_in_order> },
 	{ "RDP-10 more Reads than agreed are answered with 1/2/2", in_both_roles<ird_is_a_limit> },
 	{ "RDP-11 the device keeps to its ORD", in_both_roles<ord_is_a_limit> },
+	{ "RDP-11 an answer that comes while the device sends lets the next Read go",
+	  answer_within_a_run },
 	{ "RDP-12 a Read sees what was written before", in_both_roles<read_after_write> },
 	{ "RDP-13 a Read Request has 28 octets", in_both_roles<read_request_has_no_payload> },
 	{ "RDP-14 Sends are delivered in order", in_both_roles<sends_in_order> },

@@ -2,7 +2,9 @@
 /* The exchange that starts a stream: RFC 5044 section 7.1. */
 #include "stream.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <format>
 #include <fstream>
@@ -15,7 +17,7 @@ using namespace wire;
 namespace
 {
 
-/* Hung up on without an answer, and without a word to the application. */
+/* Hung up on at once, without an answer, and without a word to the application. */
 void expect_refused(Responder &device, const Octets &octets, Where where = Where::current())
 {
 	Peer peer(device.address());
@@ -349,9 +351,25 @@ void responder_need_not_wait(const std::string &address)
 	require(stream.hear().payload().size() == 8, "the Send comes unasked");
 }
 
+/* Hung up on when this much time is over, no sooner and not much later. */
+void expect_hung_up_after(Peer &peer, std::chrono::steady_clock::time_point start,
+			  std::chrono::seconds time, Where where = Where::current())
+{
+	using namespace std::chrono_literals;
+	auto now = std::chrono::steady_clock::now;
+	std::chrono::milliseconds left =
+		std::chrono::duration_cast<std::chrono::milliseconds>(start + time + 4s - now());
+
+	require(peer.is_hung_up(static_cast<int>(std::max(left, 1ms).count())),
+		std::format("the peer is hung up on after {} s", time.count()), where);
+	require(now() > start + time - 500ms, "but not before", where);
+}
+
 /* All deadlines run at the same time: a responder gives 5 s, an initiator 10. */
 void deadlines(const std::string &address)
 {
+	using namespace std::chrono_literals;
+	auto start = std::chrono::steady_clock::now();
 	Responder device(address);
 	Initiator unanswered(address), half_answered(address);
 	Peer called = unanswered.accept(), stops = half_answered.accept();
@@ -369,11 +387,33 @@ void deadlines(const std::string &address)
 	for (; said < request.size() && slow.hears_nothing(200); said++)
 		slow.say(first(after(request, said), 1));
 	require(said < 40, "one that says an octet now and then is hung up on");
-	require(slow.is_hung_up() && silent.is_hung_up() && half.is_hung_up(), "all are");
-	require(called.is_hung_up() && stops.is_hung_up(), "so are those that do not answer");
+	for (Peer *peer : { &slow, &silent, &half })
+		expect_hung_up_after(*peer, start, 5s);
+	for (Peer *peer : { &called, &stops })
+		expect_hung_up_after(*peer, start, 10s);
 	unanswered.expect_failure();
 	half_answered.expect_failure();
 	device.expect_unaware();
+}
+
+/* In the peer-to-peer model the exchange ends with the RTR (RFC 6581 section 5). */
+void deadline_of_the_rtr(const std::string &address)
+{
+	using namespace std::chrono_literals;
+	auto start = std::chrono::steady_clock::now();
+	Setup setup = { .request = enhanced_request(peer_to_peer | 4, ready_write | 4),
+			.open = false };
+	Stream silent(address, Role::responder, setup), slow(address, Role::responder, setup);
+	Octets rtr = fpdu(Tagged{}.ulpdu({}));
+
+	/* Its octets do not put off the deadline. */
+	for (std::size_t said = 0; said + 1 < rtr.size() && slow.peer().hears_nothing(800); said++)
+		slow.peer().say(first(after(rtr, said), 1));
+	for (Stream *stream : { &slow, &silent }) {
+		expect_hung_up_after(stream->peer(), start, 10s);
+		require(next_event(stream->channel()).status == -ETIMEDOUT,
+			"the application hears that the time was over");
+	}
 }
 
 void no_terminate_to_a_bad_frame(const std::string &address)
@@ -450,6 +490,7 @@ const cases::Case all[] = {
 	{ "MPA-17 a responder waits for the first valid FPDU", responder_waits },
 	{ "MPA-17 a setting keeps it from waiting", responder_need_not_wait },
 	{ "MPA-18 startup has a deadline on both ends", deadlines },
+	{ "MPA-18 so has the opening message", deadline_of_the_rtr },
 	{ "MPA-19 a bad frame is closed on at once, without Terminate",
 	  no_terminate_to_a_bad_frame },
 	{ "MPA-20 refused and rejected connections leave nothing behind", nothing_leaks },

@@ -292,7 +292,7 @@ Setting::Setting(const std::string &file, const std::string &value) : file_(file
 
 Setting::~Setting()
 {
-	std::ofstream(file_) << before_;
+	std::ofstream(file_) << before_ << '\n'; /* nothing would not be written at all */
 }
 
 } /* namespace wire */

@@ -6,6 +6,9 @@
 # hash is taken over all that the item is made from. An item is complete as soon as it has its
 # name; it is never changed afterwards, and removed when nothing has used it for $keep_days days.
 # Package versions are looked up again after $fresh_days days; a new kernel gives new items.
+#
+# The cache is root's alone, as root runs what lies there. Its marker says that it was made to be one:
+# nothing is ever removed from a folder that has none.
 
 set -euo pipefail
 shopt -s inherit_errexit
@@ -14,6 +17,7 @@ export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 guest_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 tree=$(realpath "$guest_dir/../..")
 cache=${XIW_CACHE:-/var/cache/xiw}
+marker=xiw-cache
 keep_days=7
 fresh_days=7
 
@@ -23,7 +27,37 @@ die() { say "error: $*"; exit 1; }
 # need_root: everything here mounts, makes roots and reads root's cache.
 need_root() {
 	[[ $EUID -eq 0 ]] || die "must run as root"
+	open_cache
 	mkdir -p "$cache/log"
+}
+
+# open_cache: makes the cache, or sees that it is one, and keeps others out.
+open_cache() {
+	local foreign
+	(mkdir -p "$(dirname "$cache")" && umask 077 && mkdir -p "$cache") ||
+		die "cannot make the cache $cache"
+	cache=$(realpath "$cache")
+	export XIW_CACHE=$cache
+	[[ -O $cache ]] || die "$cache is not root's: it cannot be the cache (XIW_CACHE)"
+	if [[ ! -f $cache/$marker ]]; then
+		foreign=$(foreign_names)
+		# Another process may have made the marker meanwhile.
+		[[ ! $foreign || -f $cache/$marker ]] ||
+			die "$cache is no cache of xiw's, for it holds \"$foreign\":" \
+				"let XIW_CACHE name a new folder or an empty one"
+		echo "Made by xiw's tools, which remove from here what is old." >"$cache/$marker"
+	fi
+	chmod 0700 "$cache"
+}
+
+# foreign_names: a name that no cache would have. The caches of before there was a marker are known by
+# their lock, and by having nothing else than such caches had.
+foreign_names() {
+	local names known='apt|log|run|kernels(\.new)?|newest-source\.table(\.[a-z0-9]+)?|[a-z0-9.-]+\.lock'
+	known+='|[a-z0-9.-]+-[0-9a-f]{12}(\.new)?'
+	[[ -e $cache/use.lock ]] || known=
+	names=$(find "$cache" -mindepth 1 -maxdepth 1 -printf '%f\n')
+	grep -vxE -m 1 "$known" <<<"$names" || true
 }
 
 # packages FILE...: the names in package lists, without comments.
@@ -81,7 +115,7 @@ item() {
 		flock "$lock"
 		if [[ ! -e $path ]]; then
 			say "making $name ..."
-			rm -rf --one-file-system "$cache/$name"-*.new
+			remove_items -name "$name-????????????.new"
 			logged "$name" "$@" "$path.new"
 			mv "$path.new" "$path"
 			say "making $name took $((SECONDS - start)) s"
@@ -98,11 +132,17 @@ hold_items() {
 	mkdir -p "$cache/run"
 	exec 9>"$cache/use.lock"
 	if flock -n -x 9; then
-		find "$cache" -mindepth 1 -maxdepth 1 -name '*-????????????*' \
-			-mtime "+$keep_days" -exec rm -rf --one-file-system {} +
+		remove_items -mtime "+$keep_days"
 		find "$cache/run" -xdev -mindepth 1 -delete
 	fi
 	flock -s 9
+}
+
+# remove_items TEST...: items, also half made ones, that find's tests choose.
+remove_items() {
+	[[ -f $cache/$marker ]] || die "$cache is no cache: nothing is removed there"
+	find "$cache" -mindepth 1 -maxdepth 1 -regextype posix-extended \
+		-regex '.*-[0-9a-f]{12}(\.new)?' "$@" -exec rm -rf --one-file-system {} +
 }
 
 # debian_mirror: the URI that this machine's apt takes its Debian from.
@@ -125,11 +165,14 @@ apt_mirrors() {
 		sed -n "s/^Debian|Debian|$codename|//p"
 }
 
-# guest_sources: sources.list of the guest's Debian.
-guest_sources() {
+# guest_sources: sources.list of the guests' Debian.
+guest_sources() { sources_of trixie trixie-backports; }
+
+# sources_of SUITE...: sources.list of these suites.
+sources_of() {
 	local mirror type suite
 	mirror=$(debian_mirror)
-	for suite in trixie trixie-backports; do
+	for suite; do
 		for type in deb deb-src; do
 			echo "$type [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
 				"$mirror $suite main"
@@ -190,6 +233,15 @@ build_root() {
 	headers=$(awk '{ print "linux-headers-" $2 }' <<<"$table" | paste -sd,)
 	item build-root "$table$(cat "$guest_dir"/{build.packages,make-root})" \
 		"$guest_dir/make-root" "$guest_dir/build.packages" "$headers"
+}
+
+# provider_root SUITE: folder to chroot into, which compiles the provider with that suite's rdma-core.
+# It is made anew every $fresh_days days.
+provider_root() {
+	local week=$(($(date +%s) / (86400 * fresh_days)))
+	item "provider-root-$1" "$week$(cat "$tree/tools/rdma-core-source" \
+		"$guest_dir"/{provider.packages,make-provider-root})" \
+		"$guest_dir/make-provider-root" "$1"
 }
 
 # kernel_image SERIES: folder with vmlinuz, initramfs, modules.squashfs and modules/.

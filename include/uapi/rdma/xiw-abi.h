@@ -29,19 +29,22 @@
  * post_recv of no work requests). The kernel sets that flag, executes a full
  * barrier, and looks at @produced once more before it stops looking. With
  * XIW_DOORBELL_LATER set the kernel will look soon, at a time of its own; the
- * process had better post what it has, and ring when it finds the completion queue
- * of its send queue empty.
+ * process had better post what it has, and ring when it finds a completion queue of
+ * the queue pair empty. It may find the flag set after a doorbell, too.
  *
  * A send request is over, for the process, when its completion or a later one of
  * the same queue has been polled: then its place may be counted as free
- * (xiw_cqe.sq_count). The kernel has returned the slot by then.
+ * (xiw_cqe.sq_count). The kernel has returned the slot by then. A receive request is over when
+ * its completion has been polled: each has one, in the order of the queue.
  *
  * Completion queues (struct xiw_cq_ctl). The kernel fills an entry and stores
  * its @gen last, with release. The entry of count n is there when @gen equals
  * xiw_cqe_gen(n, entries). The process stores @consumed with release after it
  * read entries. To be notified it stores a new value in @arm, executes a full
  * barrier, and polls again; the kernel executes a full barrier between @gen and
- * its look at @arm, and notifies once for each value of @arm.
+ * its look at @arm, and notifies once for each value of @arm. Entries that have not been
+ * consumed are the process's: when a queue pair is destroyed or reset, and the kernel writes
+ * no more of it, the process takes those of it out.
  *
  * The kernel believes nothing that it reads here: an index out of range, a bad
  * opcode or length ends the queue pair of the process that wrote it.

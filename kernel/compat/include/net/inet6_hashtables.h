@@ -6,7 +6,7 @@
 #include_next <net/inet6_hashtables.h>
 #include <linux/version.h>
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0) && IS_ENABLED(CONFIG_IPV6)
 static inline struct sock *
 xiw_inet6_lookup_established(const struct net *net, const struct in6_addr *saddr, __be16 sport,
 			     const struct in6_addr *daddr, u16 hnum, int dif, int sdif)

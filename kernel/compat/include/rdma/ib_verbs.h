@@ -8,8 +8,16 @@
 #include <linux/version.h>
 
 #ifndef ib_alloc_device_with_net	/* Linux 6.17; before it all devices start in init_net */
+/* In the exclusive mode a device that is in init_net cannot be used from elsewhere. */
+static inline void *compat_ib_set_net(struct ib_device *ibdev, struct net *net)
+{
+	if (ibdev && !rdma_dev_access_netns(ibdev, net))
+		write_pnet(&ibdev->coredev.rdma_net, net);
+	return ibdev;
+}
+
 #define ib_alloc_device_with_net(type, member, net) \
-	((void)(net), ib_alloc_device(type, member))
+	((struct type *)compat_ib_set_net((struct ib_device *)ib_alloc_device(type, member), net))
 #endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)

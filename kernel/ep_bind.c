@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* ep_bind.c - what ties an endpoint to its consumer and its queue pair */
+
+#include <net/sock.h>
+
+#include "device.h"
+#include "ep.h"
+#include "pause.h"
+#include "qp.h"
+#include "sock.h"
+
+/* Socket callbacks look at the queue pair, under the socket lock alone. Return: the one before. */
+static struct xiw_qp *ep_swap_qp(struct xiw_ep *ep, struct xiw_qp *qp)
+{
+	struct sock *sk = ep->sk;
+
+	if (sk)
+		lock_sock(sk);
+	swap(ep->qp, qp);
+	if (sk)
+		xiw_sock_unlock(sk);
+	return qp;
+}
+
+void xiw_ep_bind(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct xiw_qp *qp)
+{
+	lockdep_assert_held(&ep->lock);
+
+	cm_id->add_ref(cm_id);
+	cm_id->provider_data = NULL;
+	ep->cm_id = cm_id;
+	xiw_qp_get(qp);
+	ep_swap_qp(ep, qp);
+}
+
+void xiw_ep_unbind(struct xiw_ep *ep)
+{
+	struct xiw_qp *qp;
+
+	lockdep_assert_held(&ep->lock);
+
+	qp = ep_swap_qp(ep, NULL);
+	if (qp) {
+		xiw_qp_unclaim(qp);
+		xiw_qp_put(qp);
+		xiw_pause("ep_unbind");
+	}
+	if (ep->cm_id) {
+		ep->cm_id->rem_ref(ep->cm_id);
+		ep->cm_id = NULL;
+	}
+}
+
+void xiw_ep_fill_event(struct xiw_ep *ep, struct iw_cm_event *event)
+{
+	event->ird = min_t(u16, ep->theirs.ird, U8_MAX);
+	event->ord = min_t(u16, ep->theirs.ord, U8_MAX);
+	if (ep->sock)
+		xiw_sock_names(ep->sock, &event->local_addr, &event->remote_addr);
+}
+
+int xiw_ep_tell(struct xiw_ep *ep, enum iw_cm_event_type type, int status)
+{
+	struct iw_cm_event event = { .event = type, .status = status };
+	int ret;
+
+	if (!ep->cm_id)
+		return 0;
+	xiw_ep_fill_event(ep, &event);
+	if (type == IW_CM_EVENT_CONNECT_REPLY && (!status || ep->theirs.reject)) {
+		event.private_data = (void *)ep->theirs.pd;
+		event.private_data_len = ep->theirs.pd_len;
+	}
+	ret = ep->cm_id->event_handler(ep->cm_id, &event);
+	if (ret && status) {	/* a failure has to be told, if need be without that */
+		event.private_data_len = 0;
+		ret = ep->cm_id->event_handler(ep->cm_id, &event);
+	}
+	return ret;
+}
+
+void xiw_ep_tell_end(struct xiw_ep *ep, int err)
+{
+	switch (ep->state) {
+	case XIW_EP_CONNECTING:
+	case XIW_EP_WAIT_REPLY:
+		xiw_ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, err);
+		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+		break;
+	case XIW_EP_WAIT_OPENING:
+		xiw_ep_tell(ep, IW_CM_EVENT_ESTABLISHED, err);
+		xiw_ep_tell(ep, IW_CM_EVENT_CLOSE, 0);
+		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+		break;
+	case XIW_EP_OPEN:
+		xiw_ep_tell(ep, IW_CM_EVENT_DISCONNECT, 0);
+		xiw_ep_tell(ep, IW_CM_EVENT_CLOSE, 0);
+		break;
+	default:
+		break;
+	}
+}

@@ -1,0 +1,123 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# The tools' cache is root's alone, and nothing is removed from a folder that was not made to be one.
+
+# shellcheck source=tests/gates/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# with_cache DIR COMMAND...: in a shell like that of tools/vm and the others.
+with_cache() {
+	# shellcheck disable=SC2016 # the inner shell's words
+	XIW_CACHE=$1 bash -c '. "$0/tests/vm/uml.sh"; need_root; "$@"' "$tree" "${@:2}"
+}
+
+# old FILE...: as if nobody had used it for long.
+old() { touch -h -d '30 days ago' "$@"; }
+
+mode_is() { [[ $(stat -c %a "$1") == "$2" ]] || { stat "$1"; return 1; }; }
+
+new_folder_is_closed() {
+	with_cache "$scratch/new" hold_items
+	mode_is "$scratch/new" 700
+	[[ -f $scratch/new/xiw-cache ]]
+}
+
+empty_folder_is_closed() {
+	mkdir -m 0777 "$scratch/empty"
+	with_cache "$scratch/empty" hold_items
+	mode_is "$scratch/empty" 700
+	[[ -f $scratch/empty/xiw-cache ]]
+}
+
+# The names in it would be items, and old.
+folder_of_others_is_refused() {
+	local dir=$scratch/others
+	mkdir -p "$dir"/holiday-0123456789ab "$dir"/log "$dir"/run
+	echo precious | tee "$dir/holiday-0123456789ab/photo" "$dir/data-aaaaaaaaaaaa" >"$dir/run/file"
+	old "$dir"/* "$dir"/*/*
+	chmod 0755 "$dir"
+	find "$dir" -printf '%p %m %T@\n' >"$scratch/before"
+	fails 1 'is no cache of xiw.s, for it holds' with_cache "$dir" hold_items
+	find "$dir" -printf '%p %m %T@\n' | diff "$scratch/before" -
+}
+
+# One name that is none of ours among those that are.
+half_a_cache_is_refused() {
+	local dir=$scratch/half
+	mkdir -p "$dir"/{log,run,letters}
+	touch "$dir"/{use.lock,photo-0123456789ab}
+	old "$dir"/*
+	fails 1 'for it holds "letters"' with_cache "$dir" hold_items
+	[[ -e $dir/photo-0123456789ab ]]
+}
+
+folder_of_another_user_is_refused() {
+	mkdir "$scratch/nobody"
+	chown nobody "$scratch/nobody"
+	fails 1 "is not root's" with_cache "$scratch/nobody" hold_items
+}
+
+earlier_cache_is_taken_over() {
+	local dir=$scratch/earlier
+	mkdir -p "$dir"/{apt,log,run,build-root-0123456789ab,uml-native-0123456789ab.new}
+	touch "$dir"/{kernels,kernels.lock,use.lock,newest-source.table}
+	with_cache "$dir" hold_items
+	mode_is "$dir" 700
+	[[ -f $dir/xiw-cache && -d $dir/build-root-0123456789ab ]]
+}
+
+# What looks like an item is removed when it is old, and so is a link, but never what it leads to.
+only_old_items_go() {
+	local dir=$scratch/cache
+	mkdir -p "$scratch/outside" && echo precious >"$scratch/outside/file"
+	with_cache "$dir" hold_items
+	mkdir "$dir"/{old-0123456789ab,young-0123456789ab,"a folder-of 12 letters",notes-of-12-letters}
+	ln -s "$scratch/outside" "$dir/link-0123456789ab"
+	ln -s "$scratch/outside" "$dir/run/link"
+	old "$dir"/{old,link}-0123456789ab "$dir"/*letters "$scratch/outside" "$scratch/outside/file"
+	with_cache "$dir" hold_items
+	[[ ! -e $dir/old-0123456789ab && ! -L $dir/link-0123456789ab && ! -L $dir/run/link ]]
+	[[ -d $dir/young-0123456789ab && -d "$dir/a folder-of 12 letters" ]]
+	[[ -d $dir/notes-of-12-letters && -s $scratch/outside/file ]]
+}
+
+nothing_is_removed_without_the_marker() {
+	local dir=$scratch/unmarked
+	mkdir -p "$dir/old-0123456789ab"
+	old "$dir/old-0123456789ab"
+	# shellcheck disable=SC2016 # the inner shell's words
+	fails 1 'nothing is removed there' \
+		env XIW_CACHE="$dir" bash -c '. "$0/tools/guest/lib.sh"; hold_items' "$tree"
+	[[ -d $dir/old-0123456789ab ]]
+}
+
+# The fault that there was: the image's own root, for which sqfstar takes no mode from the archive.
+open_root_is_found() {
+	mkdir -m 0755 "$scratch/root"
+	touch "$scratch/root/file"
+	tar -C "$scratch/root" -c . | sqfstar -quiet -no-progress "$scratch/image" >/dev/null
+	fails 1 'everybody may write to: drwxrwxrwx' \
+		with_cache "$scratch/unpacking" unpack_image "$scratch/image" "$scratch/unpacked"
+}
+
+guests_root_is_closed() {
+	local root
+	# shellcheck disable=SC2016 # the inner shell's words
+	root=$(bash -c '. "$0/tests/vm/uml.sh"; need_root; hold_items; guest_folder' "$tree")
+	mode_is "$root" 755
+	with_cache "$scratch/looking" only_root_writes "$root"
+	mode_is "$(dirname "$root")" 700
+}
+
+plan 10
+claim "a new cache is root's alone"			new_folder_is_closed
+claim "an empty folder becomes one"			empty_folder_is_closed
+claim "a folder with others' files is refused and left as it is" folder_of_others_is_refused
+claim "... also if most of it looks like a cache"	half_a_cache_is_refused
+claim "a folder of another user is refused"		folder_of_another_user_is_refused
+claim "a cache of before the marker is taken over"	earlier_cache_is_taken_over
+claim "only what is old and an item is removed, and nothing outside" only_old_items_go
+claim "nothing is removed without the marker"		nothing_is_removed_without_the_marker
+claim "an image that everybody may write to is found"	open_root_is_found
+claim "the guest's root folder is root's alone"		guests_root_is_closed
+finish

@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# A guest whose kernel has a fault does not pass: each fault is planted in a guest of its own, and the
+# vehicle says so. guests.sh native | debug | debian
+
+# shellcheck source=tests/gates/lib.sh
+. "$(dirname "$0")/lib.sh"
+vehicle=${1:?which vehicle}
+case $vehicle in
+native) guest=("$tree/tests/vm/uml" --native) ;;
+debug) guest=("$tree/tests/vm/uml" --leaks) ;;
+debian) guest=("$tree/tools/vm") ;;
+esac
+
+# in_guest SECONDS COMMAND
+in_guest() { "${guest[@]}" --no-build --timeout "$1" -- "$2"; }
+
+build() { "${guest[@]}" --timeout 600 -- true; }
+
+# found FAULT TEXT [COMMAND]: status 125 and what the kernel said, when the fault is planted and COMMAND
+# has run.
+found() { fails 125 "$2" in_guest 120 "${3:-:}; modprobe xiw_plant fault=$1; ${4:-true}"; }
+
+
+status_passed_on() { fails 7 "" in_guest 60 "exit 7"; }
+
+# The time limit has to do with the guest's boot, which takes longer with checkers.
+hang_found() { fails 124 "the guest hung" in_guest 20 "sleep 1000"; }
+
+death_found() { fails 125 "the guest died" in_guest 60 "echo o >/proc/sysrq-trigger; sleep 50"; }
+
+case $vehicle in
+native)
+	plan 6
+	claim "native: a guest without a fault passes"		build
+	claim "native: a command's status is the run's"		status_passed_on
+	claim "native: a guest that hangs is found"		hang_found
+	claim "native: a guest that dies is found"		death_found
+	claim "native: a WARN is found"				found warn "complained:.*WARNING:"
+	claim "native: an Oops is found"			found oops "complained:.*Kernel panic"
+	;;
+debug)
+	plan 8
+	claim "debug: a guest without a fault passes"		build
+	claim "debug: a WARN is found"				found warn "complained:.*WARNING:"
+	claim "debug: a write behind an object is found"	found out_of_bounds "KASAN:.*out-of-bounds"
+	claim "debug: a write to a freed object is found"	found use_after_free "KASAN:.*use-after-free"
+	claim "debug: a leaked object is found"			found leak "unreferenced object"
+	claim "debug: locks in two orders are found"		found inversion "possible circular locking"
+	claim "debug: sleep under a spinlock is found"		found sleep_in_atomic "BUG: "
+	claim "debug: a task that hangs is found"		found hung_task "INFO: task xiw_hung" \
+		"echo 5 >/proc/sys/kernel/hung_task_timeout_secs" "sleep 15"
+	;;
+debian)
+	plan 3
+	claim "debian: a guest without a fault passes"		build
+	claim "debian: a WARN is found"				found warn "the kernel said:.*WARNING:"
+	claim "debian: an Oops is found"			found oops "the guest died:.*(BUG|Oops)"
+	;;
+esac
+finish

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# shellcheck shell=bash disable=SC2034 # the lists use what is set here
+# A list of claims about the checks themselves, in flat TAP: plan N, claim TEXT COMMAND..., finish.
+
+set -uo pipefail
+
+gates=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+tree=$(realpath "$gates/../..")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+number=0 failed=0
+
+say() { printf '%s\n' "$*"; }
+
+plan() { say "TAP version 13"; say "1..$1"; }
+
+# claim TEXT COMMAND...: COMMAND runs in a subshell under "set -e"; what it prints is shown if it fails.
+claim() {
+	local text=$1 start=$SECONDS status
+	shift
+	number=$((number + 1))
+	(set -e; "$@") >"$scratch/output" 2>&1 </dev/null
+	status=$?
+	if [[ $status -eq 0 ]]; then
+		say "ok $number $text"
+	else
+		sed 's/^/# /' "$scratch/output"
+		say "not ok $number $text"
+		failed=$((failed + 1))
+	fi
+	say "# took $((SECONDS - start)) s"
+}
+
+finish() { [[ $failed -eq 0 ]]; }
+
+# prints TEXT COMMAND...: what COMMAND prints matches the regular expression.
+prints() {
+	local text=$1 output
+	shift
+	output=$("$@" 2>&1) || true
+	say "$output"
+	grep -qE "$text" <<<"$output" || { say "nothing there matches \"$text\""; return 1; }
+}
+
+# fails STATUS TEXT COMMAND...: with this status, any one if it is "", and with these words.
+fails() {
+	local wanted=$1 text=$2 output status=0
+	shift 2
+	output=$("$@" 2>&1) || status=$?
+	say "$output"
+	say "status $status, wanted ${wanted:-another than 0}"
+	[[ $status -ne 0 && (! $wanted || $status -eq $wanted) ]] || return 1
+	grep -qE "$text" <<<"$output" || { say "nothing there matches \"$text\""; return 1; }
+}

@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# A static check that could not run has failed, and says why.
+
+# shellcheck source=tests/gates/lib.sh
+. "$(dirname "$0")/lib.sh"
+copy=$scratch/tree
+
+# A tree of its own, as the one under test stays as it is.
+make_copy() {
+	git clone -q "$tree" "$copy"
+	(cd "$tree" && git ls-files -co --exclude-standard | while read -r file; do
+		[[ ! -f $file ]] || echo "$file"
+	done | tar -c -T -) | tar -x -C "$copy"
+}
+
+style() { "$copy/tools/style" "$@"; }
+
+# without TOOL CHECK: a file that cannot be executed lies over the tool.
+without() {
+	# shellcheck disable=SC2016 # the inner shell's words
+	"$copy/tools/guest/in-build-root" bash -c '
+		mount --bind /dev/null "$(command -v "$0")"
+		tools/style "$1"' "$1" "$2"
+}
+
+no_copy_of_git() {
+	mv "$copy/.git" "$scratch/git"
+	trap 'mv "$scratch/git" "$copy/.git"' EXIT
+	fails 1 'git does not list the files' style codespell
+}
+
+others_folder() {
+	chown nobody "$copy"
+	trap 'chown root "$copy"' EXIT
+	fails 1 'git does not list the files' style codespell
+}
+
+nothing_to_look_at() {
+	mv "$copy/include" "$scratch/include"
+	trap 'mv "$scratch/include" "$copy/include"' EXIT
+	fails 1 'there is no file like' style uapi
+}
+
+finds_misspelling() {
+	echo 'It is seperate.' >"$copy/tests/planted.md"	# codespell:ignore
+	trap 'rm "$copy/tests/planted.md"' EXIT
+	fails 1 'tests/planted.md:1' style codespell
+}
+
+# Of few scripts, as shellcheck takes a minute for all.
+finds_shell_fault() {
+	rm -r "$copy"/tests/{netns,vm,gates}
+	printf '#!/bin/bash\n# SPDX\ncd nosuch\nrm *\n' >"$copy/tests/planted.sh"
+	fails 1 'SC2164' style shellcheck
+}
+
+plan 10
+claim "a copy of the tree passes"			eval 'make_copy; style spdx codespell'
+claim "without git's folder style fails"		no_copy_of_git
+claim "style fails if git refuses the folder's owner"	others_folder
+claim "style fails without shellcheck"			fails 1 'Permission denied|status 12' without shellcheck shellcheck
+claim "style fails without codespell"			fails 1 'Permission denied|status 12' without codespell codespell
+claim "style fails without clang-format"		fails 1 'Permission denied|status 12' without clang-format clang-format
+claim "style fails without perl for checkpatch"		fails 1 'Permission denied|status 12' without perl checkpatch
+claim "style fails if a check has no file to look at"	nothing_to_look_at
+claim "style finds a word that is misspelt"		finds_misspelling
+claim "style finds a fault in a script"			finds_shell_fault
+finish

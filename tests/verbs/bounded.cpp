@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What a process asks of the kernel, with rings of its own making, keeps no CPU from others for
+ * long: neither by what it posts nor by what lies in its queues.
+ */
+#include "cases.hpp"
+#include "raw_peer.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <rdma/ib_user_verbs.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+using namespace rdma;
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+/* The doorbell, without the provider: it would write its own counter into the ring. */
+void ring(ibv_qp *qp)
+{
+	struct {
+		ib_uverbs_cmd_hdr hdr;
+		ib_uverbs_post_send post;
+	} command = {};
+	ib_uverbs_post_send_resp answer = {};
+
+	command.hdr.command = IB_USER_VERBS_CMD_POST_SEND;
+	command.hdr.in_words = sizeof(command) / 4;
+	command.hdr.out_words = sizeof(answer) / 4;
+	command.post.response = reinterpret_cast<std::uintptr_t>(&answer);
+	command.post.qp_handle = qp->handle;
+	command.post.wqe_size = sizeof(ib_uverbs_send_wr);
+	require(write(qp->context->cmd_fd, &command, sizeof(command)) == sizeof(command),
+		"the doorbell is heard");
+}
+
+/* How often the kernel has begun to send for a queue pair of this device. */
+unsigned long runs(ibv_context *context)
+{
+	/* a device of another namespace is without them in this one's /sys */
+	std::filesystem::path counters = std::filesystem::path("sys/class/infiniband") /
+					 ibv_get_device_name(context->device) /
+					 "ports/1/hw_counters";
+	unsigned long sum = 0, one;
+
+	for (const char *name : { "tx_inline", "tx_worker", "tx_rx" }) {
+		std::ifstream here("/" / counters / name), first("/proc/1/root" / counters / name);
+
+		require(here >> one || first >> one, std::string("a counter ") + name);
+		sum += one;
+	}
+	return sum;
+}
+
+/* A full queue of requests that stage little or nothing, behind one doorbell. Another thread could
+ * fill it as fast as it gets empty, so no run may go on until it finds it so.
+ */
+void takes_many_runs(const std::string &address, const ibv_send_wr &request)
+{
+	constexpr std::uint32_t depth = 32768, most = 2048;
+	Pair pair(address, { .send_wr = depth }, {});
+	Buffer buffer(pair.a().pd(), 64);
+	std::vector<ibv_send_wr> requests(depth, request);
+
+	for (std::uint32_t i = 0; i < depth; i++) {
+		requests[i].next = i + 1 < depth ? &requests[i + 1] : nullptr;
+		if (request.opcode == IBV_WR_LOCAL_INV)
+			requests[i].invalidate_rkey = buffer.mr()->rkey;
+	}
+	requests.back().wr_id = 1;
+	requests.back().send_flags = IBV_SEND_SIGNALED;
+
+	unsigned long before = runs(pair.a().id()->verbs);
+
+	require(!pair.a().post(requests[0]), "all are posted");
+	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
+
+	unsigned long count = runs(pair.a().id()->verbs) - before;
+
+	std::printf("%lu runs for %u requests\n", count, depth);
+	require(count >= depth / most, "no run has taken more than 2048");
+}
+
+void local_requests_take_turns(const std::string &address)
+{
+	ibv_send_wr request = {};
+
+	request.opcode = IBV_WR_LOCAL_INV;
+	takes_many_runs(address, request);
+}
+
+void empty_writes_take_turns(const std::string &address)
+{
+	ibv_send_wr request = {};
+
+	request.opcode = IBV_WR_RDMA_WRITE;
+	takes_many_runs(address, request);
+}
+
+/* The threads that transmit for busy queue pairs. */
+std::vector<std::filesystem::path> workers()
+{
+	std::vector<std::filesystem::path> found;
+
+	for (const auto &entry : std::filesystem::directory_iterator("/proc")) {
+		std::ifstream comm(entry.path() / "comm");
+		std::string name;
+
+		if (std::getline(comm, name) && name.starts_with("xiw/"))
+			found.push_back(entry.path());
+	}
+	require(!found.empty(), "there are workers");
+	return found;
+}
+
+/* CPU time that they have had, in ticks. */
+long worker_ticks()
+{
+	long sum = 0;
+
+	for (const auto &worker : workers()) {
+		std::ifstream stat(worker / "stat");
+		std::string word;
+
+		for (int field = 1; field <= 15 && stat >> word; field++)
+			if (field >= 14)
+				sum += std::stol(word);
+	}
+	return sum;
+}
+
+/* Share of one CPU that all workers together have for half a second, in percent. */
+double worker_share()
+{
+	long ticks = worker_ticks();
+
+	std::this_thread::sleep_for(500ms);
+	return 200.0 * static_cast<double>(worker_ticks() - ticks) /
+	       static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+void unconnected_is_left_alone(const std::string &address)
+{
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), listener.address()), {});
+	Buffer buffer(end.pd(), 64);
+
+	for (unsigned int i = 0; i < 20; i++)
+		end.write(buffer.sge(0, 8), buffer.address(), buffer.mr()->rkey, i);
+	for (unsigned int i = 0; i < 20; i++)
+		ring(end.qp());
+
+	double share = worker_share();
+
+	std::printf("the workers have %.0f %% of a CPU\n", share);
+	require(share < 20, "no worker is at work for a queue pair that is not connected");
+}
+
+/* Pages that a kernel with fault injection refuses to this thread and the workers. */
+class Famine
+{
+public:
+	Famine()
+	{
+		char name[] = "/tmp/famine-XXXXXX";
+
+		require(mkdtemp(name), "a folder");
+		path_ = name;
+		mounted_ = !mount("none", name, "debugfs", 0, nullptr);
+		if (!std::filesystem::exists(path_ / "fail_page_alloc")) {
+			clean_up();
+			throw cases::Skip("this kernel injects no faults");
+		}
+	}
+	Famine(const Famine &) = delete;
+	~Famine()
+	{
+		end();
+		clean_up();
+	}
+
+	void begin()
+	{
+		set("min-order", "0");
+		set("task-filter", "1");
+		set("verbose", "0");
+		set("times", "-1");
+		mark("1");
+		set("probability", "100");
+	}
+
+	void end()
+	{
+		set("probability", "0");
+		mark("0");
+	}
+
+private:
+	void set(const char *file, const char *value)
+	{
+		std::ofstream(path_ / "fail_page_alloc" / file) << value;
+	}
+
+	static void mark(const char *value)
+	{
+		std::ofstream("/proc/thread-self/make-it-fail") << value;
+		for (const auto &worker : workers())
+			std::ofstream(worker / "make-it-fail") << value;
+	}
+
+	void clean_up()
+	{
+		if (mounted_)
+			umount(path_.c_str());
+		rmdir(path_.c_str());
+	}
+
+	std::filesystem::path path_;
+	bool mounted_;
+};
+
+/* All of one message; the peer reads it to its end. */
+void hear_message(raw::Peer &peer)
+{
+	std::optional<raw::Fpdu> fpdu;
+
+	do {
+		fpdu = peer.hear_fpdu();
+		require(fpdu && fpdu->crc_is_good, "an FPDU comes, and is good");
+	} while (!fpdu->is_last());
+}
+
+void famine_is_sat_out(const std::string &address)
+{
+	constexpr std::uint32_t size = 512 << 10;
+	Famine famine;
+	raw::Call call(address);
+	Buffer from(call.end.pd(), size);
+
+	call.peer.say(raw::fpdu(raw::Tagged().ulpdu({})));
+	std::this_thread::sleep_for(2500ms); /* the pages that are kept for sending go */
+	famine.begin();
+	call.end.write(from.sge(0, size), 0x1000, 0x1234);
+
+	double share = worker_share();
+	ibv_wc wc;
+	bool done = ibv_poll_cq(call.end.send_cq(), 1, &wc) == 1;
+
+	famine.end();
+	std::printf("the workers have %.0f %% of a CPU\n", share);
+	require(!done, "the Write waits for memory");
+	require(share < 20, "the workers pause");
+	hear_message(call.peer);
+	expect_completion(call.end.send_cq(), IBV_WC_SUCCESS, 0);
+}
+
+/* Everything in this thread, and what the kernel does for it, is on one CPU. */
+void stay_on(pthread_t thread, unsigned int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	require(!pthread_setaffinity_np(thread, sizeof(set), &set), "a thread is bound to a CPU");
+}
+
+/* How late somebody is who wants the CPU every millisecond, and goes before all others. */
+class Watch
+{
+public:
+	explicit Watch(unsigned int cpu)
+		: thread_([this](const std::stop_token &stop) {
+			  for (auto last = Clock::now(); !stop.stop_requested();) {
+				  std::this_thread::sleep_for(1ms);
+				  auto now = Clock::now();
+
+				  late_ = std::max<Clock::duration>(late_, now - last - 1ms);
+				  last = now;
+			  }
+		  })
+	{
+		sched_param priority = { 50 };
+
+		stay_on(thread_.native_handle(), cpu);
+		require(!pthread_setschedparam(thread_.native_handle(), SCHED_FIFO, &priority),
+			"a thread goes before others");
+		std::this_thread::sleep_for(20ms);
+	}
+
+	Clock::duration stop()
+	{
+		thread_.request_stop();
+		thread_.join();
+		return late_;
+	}
+
+private:
+	Clock::duration late_ = {};
+	std::jthread thread_;
+};
+
+/* A queue pair with as much posted as it can have, which is flushed. */
+Clock::duration late_for_flush(const std::string &address)
+{
+	constexpr std::uint32_t depth = 32768;
+	static std::vector<ibv_recv_wr> receives(depth);
+	static std::vector<ibv_send_wr> sends(depth);
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), listener.address()),
+		{ .send_wr = depth, .recv_wr = depth, .cq_entries = depth });
+	ibv_qp_attr attr = {};
+
+	for (std::uint32_t i = 0; i < depth; i++) {
+		receives[i].next = i + 1 < depth ? &receives[i + 1] : nullptr;
+		sends[i].next = i + 1 < depth ? &sends[i + 1] : nullptr;
+		sends[i].opcode = IBV_WR_RDMA_WRITE;
+	}
+	require(!end.post(receives[0]) && !end.post(sends[0]), "both queues are filled");
+	attr.qp_state = IBV_QPS_ERR;
+
+	Watch watch(0);
+
+	require(!ibv_modify_qp(end.qp(), &attr, IBV_QP_STATE), "the queue pair is in error");
+
+	auto late = watch.stop();
+
+	for (std::uint32_t i = 0; i < depth; i++) {
+		expect_completion(end.send_cq(), IBV_WC_WR_FLUSH_ERR, 0);
+		expect_completion(end.recv_cq(), IBV_WC_WR_FLUSH_ERR, 0);
+	}
+	return late;
+}
+
+void flush_is_no_stop(const std::string &address)
+{
+	auto best = Clock::duration::max();
+
+	stay_on(pthread_self(), 0);
+	for (int i = 0; i < 5; i++)
+		best = std::min(best, late_for_flush(address));
+	std::printf("somebody on that CPU is %.2f ms late\n", Milliseconds(best).count());
+	require(best < 8ms, "nobody has to wait for the CPU while all is flushed");
+}
+
+const cases::Case all[] = {
+	{ "a long queue of local requests takes many runs", local_requests_take_turns },
+	{ "a long queue of empty Writes takes many runs", empty_writes_take_turns },
+	{ "no worker looks at a queue pair that is not connected", unconnected_is_left_alone },
+	{ "without memory a worker pauses, and then goes on", famine_is_sat_out },
+	{ "full queues are flushed in pieces", flush_is_no_stop },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

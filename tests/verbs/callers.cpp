@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Those who call a port: many of them, silent ones, and ones whom nobody answers. */
+#include "cases.hpp"
+#include "raw_peer.hpp"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <format>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+using namespace rdma;
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr unsigned int max_half_open = 1024; /* of a listener */
+
+double seconds_since(Clock::time_point start)
+{
+	return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/* A TCP connection to a listener, on which nothing is said. */
+class Silent
+{
+public:
+	explicit Silent(const sockaddr *to)
+		: fd_(socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0))
+	{
+		socklen_t length =
+			to->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+
+		if (fd_ < 0 || connect(fd_, to, length))
+			fail("connect", errno);
+	}
+	Silent(const Silent &) = delete;
+	~Silent() { close(fd_); }
+
+	/* errno with which it ends, 0 for a FIN; -1 if it does not end within the time */
+	int ends_with(int timeout_ms)
+	{
+		char octet;
+
+		if (!wait_readable(fd_, timeout_ms))
+			return -1;
+		return recv(fd_, &octet, 1, 0) < 0 ? errno : 0;
+	}
+
+private:
+	int fd_;
+};
+
+void allow_files(rlim_t count)
+{
+	rlimit limit = { count, count };
+
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		fail("setrlimit", errno);
+}
+
+void evicted_at_once(const std::string &address)
+{
+	constexpr unsigned int more = 200; /* several batches */
+	Listener listener(address, 0, 4096);
+	std::deque<Silent> silent;
+	auto start = Clock::now();
+
+	allow_files(4096);
+	for (unsigned int i = 0; i < max_half_open + more; i++)
+		silent.emplace_back(listener.address());
+	/* On the debug kernel the first ones may have missed their deadline before: those get a FIN. */
+	bool quick = seconds_since(start) < 4;
+
+	for (unsigned int i = 0; i < more; i++) {
+		int end = silent[i].ends_with(quick ? 1000 : 6000);
+
+		require(end == ECONNRESET || (!quick && !end),
+			std::format("caller {} is reset when another needs its place", i));
+	}
+	require(!quick || silent[more].ends_with(0) == -1, "the others wait");
+}
+
+/* Calls and leaves as fast as can be. */
+void flood(const sockaddr *to, const std::stop_token &stop, std::atomic<unsigned int> &calls)
+{
+	for (; !stop.stop_requested(); calls++)
+		Silent silent(to);
+}
+
+void flood_delays_nobody(const std::string &address)
+{
+	Listener flooded(address, 0, 4096);
+	std::atomic<unsigned int> calls = 0;
+	std::deque<std::jthread> callers;
+	std::vector<double> times;
+
+	for (int i = 0; i < 4; i++)
+		callers.emplace_back([&](const std::stop_token &stop) {
+			try {
+				flood(flooded.address(), stop, calls);
+			} catch (const std::exception &) { /* no port is free any more */
+			}
+		});
+	for (auto end = Clock::now() + 3s; Clock::now() < end;) {
+		auto start = Clock::now();
+
+		Pair(address).expect_alive();
+		times.push_back(seconds_since(start));
+	}
+	std::ranges::sort(times);
+	std::printf(
+		"%u calls; %zu connections to another port took %.3f s each, and %.3f s at most\n",
+		calls.load(), times.size(), times[times.size() / 2], times.back());
+	require(times[times.size() / 2] < 1, "one takes less than a second");
+}
+
+/* A peer that has called, and the id of its call, which nobody has answered yet. */
+struct Asked {
+	explicit Asked(const std::string &address)
+		: listener(std::in_place, address), peer(listener->address())
+	{
+		peer.say(raw::Frame().octets());
+		call = listener->next_request();
+		/* It goes on without the listener. */
+		if (rdma_migrate_id(call.get(), channel.get()))
+			fail("rdma_migrate_id", errno);
+	}
+
+	EventChannel channel = create_event_channel();
+	std::optional<Listener> listener;
+	raw::Peer peer;
+	Id call;
+};
+
+void answered_without_listener(const std::string &address)
+{
+	Asked asked(address);
+	rdma_conn_param parameters = connection_parameters();
+
+	asked.listener.reset();
+	std::this_thread::sleep_for(2s);
+
+	End end(std::move(asked.call), {});
+
+	require(!rdma_accept(end.id(), &parameters), "the call is accepted");
+	require(asked.peer.hear_frame().has_value(), "the peer is answered");
+	expect_event(asked.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+}
+
+void unanswered_without_listener(const std::string &address)
+{
+	Asked asked(address);
+	auto start = Clock::now();
+
+	asked.listener.reset();
+	require(asked.peer.hears_nothing(5000), "there is time to answer");
+	require(asked.peer.is_hung_up(10000), "but not for ever");
+	std::printf("it was hung up after %.1f s\n", seconds_since(start));
+}
+
+/* Longer than any deadline of a handshake. */
+void answered_late(const std::string &address)
+{
+	Asked asked(address);
+	rdma_conn_param parameters = connection_parameters();
+
+	require(asked.peer.hears_nothing(12000), "there is no hurry while somebody listens");
+
+	End end(std::move(asked.call), {});
+
+	require(!rdma_accept(end.id(), &parameters), "the call is accepted");
+	require(asked.peer.hear_frame().has_value(), "the peer is answered");
+	expect_event(asked.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+}
+
+/* The rdma_cm counts ports of each port space by themselves; an iWARP listener has one of TCP. */
+void port_of_another_space(const std::string &address)
+{
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	rdma_cm_id *id;
+
+	if (rdma_create_id(channel.get(), &id, nullptr, RDMA_PS_UDP))
+		fail("rdma_create_id", errno);
+
+	Id other(id);
+
+	if (rdma_bind_addr(id, const_cast<sockaddr *>(listener.address())))
+		fail("rdma_bind_addr", errno);
+	require(rdma_listen(id, 1) && errno == EADDRINUSE, "the port is in use");
+
+	Silent caller(listener.address());
+
+	require(caller.ends_with(100) == -1, "the listener goes on");
+}
+
+/* As many call as may wait. They speak in turn, as the iw_cm takes one Request at a time here. */
+void accepting_fails(const std::string &address)
+{
+	Listener listener(address, 0, 1);
+	std::optional<cases::Told> told(std::in_place, "fail", "accept", "none");
+	std::optional<raw::Peer> first(listener.address()), second(listener.address());
+
+	std::this_thread::sleep_for(300ms);
+	told.reset();
+	for (raw::Peer *peer : { &*first, &*second }) {
+		peer->say(raw::Frame().octets());
+		require(listener.next_request() != nullptr, "it is accepted when there is memory");
+	}
+}
+
+/* The call is being accepted while another thread destroys the queue pair. */
+void accepted_and_destroyed(const std::string &address)
+{
+	Listener listener(address);
+	raw::Peer peer(listener.address());
+
+	peer.say(raw::Frame().octets());
+
+	End end(listener.next_request(), {});
+	rdma_conn_param parameters = connection_parameters();
+	bool accepted = true;
+
+	parameters.qp_num = end.qp()->qp_num;
+	{
+		cases::Told told("pause", "cm_accept 1000", "nowhere 0");
+		std::jthread answer([&] { accepted = !rdma_accept(end.id(), &parameters); });
+
+		std::this_thread::sleep_for(300ms);
+
+		auto start = Clock::now();
+
+		rdma_destroy_qp(end.id());
+		require(seconds_since(start) < 3, "the queue pair is gone when the pause is over");
+	}
+	require(!accepted, "it cannot be accepted with a queue pair that is being destroyed");
+}
+
+constexpr cases::Case all[] = {
+	{ "a silent caller whose place is needed is reset at once", evicted_at_once },
+	{ "a flood of calls at one port does not delay those at another", flood_delays_nobody },
+	{ "a port has one listener, whatever its port space", port_of_another_space },
+	{ "callers are accepted later if there is no memory", accepting_fails },
+	{ "a queue pair can be destroyed while a call is accepted with it",
+	  accepted_and_destroyed },
+	{ "a call can be accepted when its listener has gone", answered_without_listener },
+	{ "a call whose listener has gone is hung up if nobody answers",
+	  unanswered_without_listener },
+	{ "a call can be accepted after a long time", answered_late },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* A queue pair that is destroyed completes nothing: what its requests stood for may be gone. */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+using namespace rdma;
+
+namespace
+{
+
+/* Queue pairs that are never connected, on queues of their own device. */
+struct Idle {
+	explicit Idle(const std::string &address, int entries)
+		: listener(address), channel(create_event_channel()),
+		  id(resolve(channel.get(), listener.address())), pd(ibv_alloc_pd(id->verbs)),
+		  cq(ibv_create_cq(id->verbs, entries, nullptr, nullptr, 0)), buffer(pd.get(), 64)
+	{
+	}
+
+	/* One with so many receives posted, destroyed at once. */
+	void pass_by(std::uint64_t receives)
+	{
+		ibv_qp_init_attr attr = {};
+		ibv_qp_attr init = {};
+		ibv_sge sge = buffer.sge(0, 64);
+		ibv_recv_wr *bad;
+
+		init.qp_state = IBV_QPS_INIT;
+		attr.send_cq = cq.get();
+		attr.recv_cq = cq.get();
+		attr.cap = { 16, 16, 1, 1, 0 };
+		attr.qp_type = IBV_QPT_RC;
+		init.qp_state = IBV_QPS_INIT;
+
+		Owner<ibv_qp, ibv_destroy_qp> qp(ibv_create_qp(pd.get(), &attr));
+
+		require(qp != nullptr, "a queue pair");
+		require(!ibv_modify_qp(qp.get(), &init, IBV_QP_STATE),
+			"it takes receives from now on");
+		for (std::uint64_t i = 0; i < receives; i++) {
+			ibv_recv_wr wr = { i, nullptr, &sge, 1 };
+
+			require(!ibv_post_recv(qp.get(), &wr, &bad), "a receive is posted");
+		}
+	}
+
+	Listener listener;
+	EventChannel channel;
+	Id id;
+	Pd pd;
+	Cq cq;
+	Buffer buffer;
+};
+
+void completes_nothing(const std::string &address)
+{
+	Idle idle(address, 64);
+
+	idle.pass_by(10);
+	expect_no_completion(idle.cq.get());
+}
+
+/* As those of connections that are refused, one after the other. */
+void fills_no_shared_queue(const std::string &address)
+{
+	Idle idle(address, 16);
+
+	for (int i = 0; i < 4; i++)
+		idle.pass_by(10);
+
+	Pair pair(address, { .cq = idle.cq.get(), .pd = idle.pd.get() }, {});
+	Buffer to(pair.b().pd(), 64);
+
+	pair.a().write(idle.buffer.sge(0, 8), to.address(), to.mr()->rkey, 77);
+	expect_completion(idle.cq.get(), IBV_WC_SUCCESS, 77);
+}
+
+const cases::Case all[] = {
+	{ "a queue pair that is destroyed completes nothing", completes_nothing },
+	{ "queue pairs that are destroyed do not fill the queue of others", fills_no_shared_queue },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* A queue pair that is destroyed or reset leaves nothing behind in its completion queues, and its
+ * places there are free.
+ */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <format>
+#include <optional>
+
+using namespace rdma;
+
+namespace
+{
+
+using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
+
+/* The device that serves an address. */
+class Device
+{
+public:
+	explicit Device(const std::string &address)
+		: listener_(address), channel_(create_event_channel()),
+		  id_(resolve(channel_.get(), listener_.address()))
+	{
+	}
+
+	ibv_context *context() { return id_->verbs; }
+
+	Cq create_cq(int entries)
+	{
+		Cq cq(ibv_create_cq(context(), entries, nullptr, nullptr, 0));
+
+		require(cq != nullptr, "a completion queue");
+		return cq;
+	}
+
+private:
+	Listener listener_;
+	EventChannel channel_;
+	Id id_;
+};
+
+void modify(End &end, ibv_qp_state state, Where where = Where::current())
+{
+	ibv_qp_attr attr = {};
+
+	attr.qp_state = state;
+	if (int err = ibv_modify_qp(end.qp(), &attr, IBV_QP_STATE))
+		fail(std::format("ibv_modify_qp to state {}", static_cast<int>(state)), err, where);
+}
+
+/* Receives of it are flushed into its queue, and nobody polls. */
+void fail_with_receives(Pair &pair, unsigned int receives, std::uint64_t first)
+{
+	Buffer into(pair.a().pd(), 64);
+
+	for (unsigned int i = 0; i < receives; i++)
+		pair.a().receive(into.sge(0, 64), first + i);
+	modify(pair.a(), IBV_QPS_ERR);
+	pair.expect_disconnect();
+}
+
+/* One queue pair's completions lie between another's. */
+void destroyed_leaves_nothing(const std::string &address)
+{
+	Device device(address);
+	Cq cq = device.create_cq(64);
+	Pair stays(address, { .cq = cq.get() }, {});
+	Buffer into(stays.a().pd(), 64), from(stays.b().pd(), 64);
+	auto message = [&](std::uint64_t wr_id) {
+		stays.a().receive(into.sge(0, 64), wr_id);
+		stays.b().send(from.sge(0, 64), wr_id);
+		expect_completion(stays.b().send_cq(), IBV_WC_SUCCESS, wr_id);
+	};
+
+	for (unsigned int round = 0; round < 20; round++) {
+		{
+			Pair goes(address, { .cq = cq.get() }, {});
+
+			message(1);
+			fail_with_receives(goes, 7, 100);
+			message(2);
+		}
+		message(3);
+		for (std::uint64_t wr_id : { 1, 2, 3 })
+			expect_completion(cq.get(), IBV_WC_SUCCESS, wr_id);
+		expect_no_completion(cq.get(), 5);
+	}
+}
+
+/* rdma_connect() to where nobody listens, with receives posted. */
+void be_rejected(ibv_cq *cq, const sockaddr *to)
+{
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), to), { .cq = cq });
+	Buffer into(end.pd(), 64);
+	rdma_conn_param parameters = connection_parameters();
+
+	for (unsigned int i = 0; i < 8; i++)
+		end.receive(into.sge(0, 64), i);
+	require(!rdma_connect(end.id(), &parameters), "rdma_connect");
+	require(next_event(channel.get()).type != RDMA_CM_EVENT_ESTABLISHED, "the call fails");
+	modify(end, IBV_QPS_ERR);
+}
+
+void small_queue_survives(const std::string &address)
+{
+	Device device(address);
+	Cq cq = device.create_cq(16);
+	sockaddr_storage nobody;
+	{
+		Listener closed(address);
+
+		nobody = {};
+		std::memcpy(&nobody, closed.address(), sizeof(sockaddr_in6));
+		if (closed.address()->sa_family == AF_INET)
+			std::memcpy(&nobody, closed.address(), sizeof(sockaddr_in));
+	}
+	for (unsigned int i = 0; i < 100; i++)
+		be_rejected(cq.get(), reinterpret_cast<sockaddr *>(&nobody));
+	expect_no_completion(cq.get(), 5);
+	require(!wait_readable(device.context()->async_fd, 0), "the queue has not overflowed");
+
+	Pair pair(address, { .send_wr = 8, .recv_wr = 8, .cq = cq.get() }, {});
+	pair.expect_alive();
+}
+
+void reset_leaves_nothing(const std::string &address)
+{
+	Pair pair(address);
+
+	fail_with_receives(pair, 7, 0);
+	modify(pair.a(), IBV_QPS_RESET);
+	expect_no_completion(pair.a().recv_cq(), 20);
+	expect_no_completion(pair.a().send_cq(), 5);
+	require(pair.a().state() == IBV_QPS_RESET, "it is in reset");
+}
+
+/* With a shared receive queue, and one completion queue for both directions. */
+void shared_receives_leave_nothing(const std::string &address)
+{
+	Device device(address);
+	Cq cq = device.create_cq(16);
+	Pd pd(ibv_alloc_pd(device.context()));
+	ibv_srq_init_attr init = { nullptr, { 64, 1, 0 } };
+	Srq srq(ibv_create_srq(pd.get(), &init));
+	Buffer into(pd.get(), 64);
+
+	for (unsigned int round = 0; round < 10; round++) {
+		Pair pair(address, {}, { .srq = srq.get(), .cq = cq.get() });
+		Buffer from(pair.a().pd(), 64);
+
+		for (std::uint64_t i = 0; i < 6; i++) {
+			ibv_sge sge = into.sge(0, 64);
+			ibv_recv_wr wr = { i, nullptr, &sge, 1 };
+			ibv_recv_wr *bad;
+
+			require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "a request is posted");
+			pair.a().send(from.sge(0, 64), i);
+			expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
+		}
+		if (round)
+			continue;
+		expect_completion(cq.get(), IBV_WC_SUCCESS, 0);
+	}
+	expect_no_completion(cq.get(), 5);
+	require(!wait_readable(device.context()->async_fd, 0), "the queue has not overflowed");
+}
+
+void destroyed_while_shown(const std::string &address)
+{
+	Device device(address);
+	ibv_cq_init_attr_ex attr = {};
+
+	attr.cqe = 64;
+	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+	CqEx cq(ibv_create_cq_ex(device.context(), &attr));
+	require(cq != nullptr, "an extended completion queue");
+	std::optional<Pair> pair;
+	pair.emplace(address, QpOptions{ .cq = ibv_cq_ex_to_cq(cq.get()) }, QpOptions());
+	fail_with_receives(*pair, 7, 50);
+
+	ibv_poll_cq_attr poll = {};
+	const auto qpn = pair->a().qp()->qp_num;
+	require(!ibv_start_poll(cq.get(), &poll), "something is there");
+	pair.reset();
+	require(cq->wr_id == 50 && ibv_wc_read_qp_num(cq.get()) == qpn, "it is still shown");
+	require(ibv_next_poll(cq.get()) == ENOENT, "the rest is gone");
+	ibv_end_poll(cq.get());
+	require(ibv_start_poll(cq.get(), &poll) == ENOENT, "and stays so");
+}
+
+const cases::Case all[] = {
+	{ "no completion of a destroyed queue pair is left", destroyed_leaves_nothing },
+	{ "a queue of 16 survives a hundred rejected calls", small_queue_survives },
+	{ "no completion of a reset queue pair is left", reset_leaves_nothing },
+	{ "none is left of who used a shared receive queue", shared_receives_leave_nothing },
+	{ "a completion is shown though its queue pair is destroyed", destroyed_while_shown },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What the manual pages of the verbs say, to the letter: states, attributes, errors and limits. */
+#include "cases.hpp"
+#include "raw_peer.hpp"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <format>
+#include <fstream>
+#include <optional>
+
+using namespace rdma;
+
+namespace
+{
+
+using Qp = Owner<ibv_qp, ibv_destroy_qp>;
+
+/* The device that serves an address, with what a queue pair needs. */
+class Device
+{
+public:
+	explicit Device(const std::string &address)
+		: listener_(address), channel_(create_event_channel()),
+		  id_(resolve(channel_.get(), listener_.address())), pd_(ibv_alloc_pd(context())),
+		  cq_(create_cq(64))
+	{
+	}
+
+	ibv_context *context() { return id_->verbs; }
+	ibv_pd *pd() { return pd_.get(); }
+	ibv_cq *cq() { return cq_.get(); }
+
+	Cq create_cq(int entries)
+	{
+		Cq cq(ibv_create_cq(context(), entries, nullptr, nullptr, 0));
+
+		require(cq != nullptr, "a completion queue");
+		return cq;
+	}
+
+	Qp create_qp(ibv_pd *pd)
+	{
+		ibv_qp_init_attr attr = {};
+
+		attr.send_cq = attr.recv_cq = cq();
+		attr.cap = { 4, 4, 1, 1, 0 };
+		attr.qp_type = IBV_QPT_RC;
+
+		Qp qp(ibv_create_qp(pd, &attr));
+		require(qp != nullptr, "a queue pair");
+		return qp;
+	}
+
+private:
+	Listener listener_;
+	EventChannel channel_;
+	Id id_;
+	Pd pd_;
+	Cq cq_;
+};
+
+ibv_qp_state state_of(ibv_qp *qp)
+{
+	ibv_qp_init_attr init;
+	ibv_qp_attr attr;
+
+	require(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), "ibv_query_qp");
+	return attr.qp_state;
+}
+
+int modify(ibv_qp *qp, ibv_qp_state state)
+{
+	ibv_qp_attr attr = {};
+
+	attr.qp_state = state;
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+/* As rdma-core's test_query_rc_qp has it for an RNIC. */
+void new_is_idle(const std::string &address)
+{
+	Device device(address);
+	Qp qp = device.create_qp(device.pd());
+
+	require(state_of(qp.get()) == IBV_QPS_INIT, "a new queue pair is in iWARP's Idle");
+	require(!modify(qp.get(), IBV_QPS_RESET), "it can be reset");
+	require(state_of(qp.get()) == IBV_QPS_RESET, "and is then");
+	require(!modify(qp.get(), IBV_QPS_INIT), "it can be initialised");
+	require(state_of(qp.get()) == IBV_QPS_INIT, "and is then");
+}
+
+void reset_of_connected(const std::string &address)
+{
+	Pair pair(address);
+	Buffer into(pair.a().pd(), 64);
+
+	for (std::uint64_t i = 0; i < 8; i++)
+		pair.a().receive(into.sge(0, 64), i);
+	require(!modify(pair.a().qp(), IBV_QPS_RESET), "a connected queue pair can be reset");
+	require(state_of(pair.a().qp()) == IBV_QPS_RESET, "it is in reset");
+	pair.expect_disconnect();
+	expect_no_completion(pair.a().recv_cq(), 20);
+	require(!modify(pair.a().qp(), IBV_QPS_INIT), "it can be initialised again");
+}
+
+/* As soon as either end hears of the disconnect, and before. */
+void reset_after_disconnect(const std::string &address)
+{
+	for (unsigned int i = 0; i < 40; i++) {
+		Pair pair(address);
+		End &goes = i % 2 ? pair.a() : pair.b();
+
+		require(!rdma_disconnect(goes.id()), "rdma_disconnect");
+		if (i % 4 > 1)
+			pair.expect_disconnect();
+		for (ibv_qp *qp : { pair.a().qp(), pair.b().qp() })
+			if (int err = modify(qp, IBV_QPS_RESET))
+				fail(std::format("reset in round {}", i), err);
+		require(pair.a().state() == IBV_QPS_RESET, "it is in reset");
+	}
+}
+
+/* "If any of the modify attributes or the modify mask are invalid, none will be modified." */
+void no_other_sizes(const std::string &address)
+{
+	Device device(address);
+	Qp qp = device.create_qp(device.pd());
+	ibv_qp_attr attr = {};
+
+	require(!modify(qp.get(), IBV_QPS_RESET), "it can be reset");
+	attr.qp_state = IBV_QPS_INIT;
+	attr.cap = { 8, 8, 1, 1, 0 };
+	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_CAP) != 0, "refused");
+	require(state_of(qp.get()) == IBV_QPS_RESET, "nothing was modified");
+	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | 1 << 23) != 0, "unknown attribute");
+	require(state_of(qp.get()) == IBV_QPS_RESET, "nothing was modified");
+}
+
+void unknown_flags(const std::string &address)
+{
+	Device device(address);
+	auto refused = [&](std::uint32_t mask, std::uint32_t flags, int err, const char *what) {
+		ibv_cq_init_attr_ex attr = {};
+
+		attr.cqe = 4;
+		attr.comp_mask = mask;
+		attr.flags = flags;
+		errno = 0;
+		ibv_cq_ex *cq = ibv_create_cq_ex(device.context(), &attr);
+		require(!cq && errno == err, what);
+	};
+
+	refused(IBV_CQ_INIT_ATTR_MASK_FLAGS, 1 << 7, EOPNOTSUPP, "an unknown flag");
+	refused(1 << 7, 0, EOPNOTSUPP, "an unknown attribute");
+	refused(IBV_CQ_INIT_ATTR_MASK_PD, 0, EINVAL, "no parent domain where one is announced");
+}
+
+void busy_parent(const std::string &address)
+{
+	Device device(address);
+	ibv_parent_domain_init_attr attr = {};
+
+	attr.pd = device.pd();
+	Pd parent(ibv_alloc_parent_domain(device.context(), &attr));
+	require(parent != nullptr, "a parent domain");
+
+	std::optional<Buffer> buffer;
+	Qp qp = device.create_qp(parent.get());
+	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a queue pair is in it");
+	qp.reset();
+	buffer.emplace(parent.get(), 64);
+	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a region is in it");
+	buffer.reset();
+	ibv_srq_init_attr init = { nullptr, { 4, 1, 0 } };
+	Srq srq(ibv_create_srq(parent.get(), &init));
+	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a shared receive queue is in it");
+	srq.reset();
+	require(!ibv_dealloc_pd(parent.release()), "nothing is in it any more");
+}
+
+void crossed_limit(const std::string &address)
+{
+	Device device(address);
+	ibv_srq_init_attr init = { nullptr, { 16, 1, 0 } };
+	Srq srq(ibv_create_srq(device.pd(), &init));
+	ibv_srq_attr attr = {};
+	ibv_async_event event;
+
+	attr.srq_limit = 4;
+	require(!ibv_modify_srq(srq.get(), &attr, IBV_SRQ_LIMIT), "the limit is set");
+	require(wait_readable(device.context()->async_fd, 5000), "the event is due at once");
+	require(!ibv_get_async_event(device.context(), &event), "it can be read");
+	require(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq.get(),
+		"it is the event of this queue");
+	ibv_ack_async_event(&event);
+	require(!ibv_query_srq(srq.get(), &attr) && !attr.srq_limit, "the limit is off again");
+}
+
+/* A Write is on its way when a Read in front of it fails, as it never gets its Response. */
+void all_behind_are_flushed(const std::string &address)
+{
+	raw::Call call(address);
+	Buffer into(call.end.pd(), 4096);
+
+	call.end.receive(into.sge(64, 64), 9); /* who was called may not begin */
+	call.peer.say(raw::fpdu(raw::Untagged{}.ulpdu(raw::octets_of(1, 8))));
+	expect_completion(call.end.recv_cq(), IBV_WC_SUCCESS, 9);
+	call.end.read(into.sge(0, 64), 0x1000, 77, 1);
+	call.end.write(into.sge(0, 64), 0x2000, 77, 2);
+	require(call.peer.hear_fpdu().has_value(), "the Read is asked for");
+	require(call.peer.hear_fpdu().has_value(), "the Write is sent");
+	require(!modify(call.end.qp(), IBV_QPS_ERR), "the connection is given up");
+	expect_completion(call.end.send_cq(), IBV_WC_WR_FLUSH_ERR, 1);
+	expect_completion(call.end.send_cq(), IBV_WC_WR_FLUSH_ERR, 2);
+}
+
+void incomplete_requests(const std::string &address)
+{
+	const std::uint64_t ops = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	Pair pair(address, { .send_ops = ops }, {});
+	ibv_qp_ex *qp = ibv_qp_to_qp_ex(pair.a().qp());
+	char nothing = 0;
+
+	ibv_wr_start(qp);
+	ibv_wr_rdma_read(qp, 1, 0x1000);
+	ibv_wr_set_inline_data(qp, &nothing, 0);
+	require(ibv_wr_complete(qp) == EINVAL, "an inline Read, though of nothing");
+	ibv_wr_start(qp);
+	ibv_wr_atomic_fetch_add(qp, 1, 0x1000, 1);
+	require(ibv_wr_complete(qp) == EINVAL, "an Atomic without an SGE");
+	pair.expect_alive();
+}
+
+/* No more memory may be mapped while it lives. */
+class FullSpace
+{
+public:
+	FullSpace()
+	{
+		std::ifstream statm("/proc/self/statm");
+		rlim_t pages = 0;
+
+		statm >> pages;
+		require(!getrlimit(RLIMIT_AS, &before_), "getrlimit");
+		rlimit full = before_;
+		full.rlim_cur = pages * 4096;
+		require(!setrlimit(RLIMIT_AS, &full), "setrlimit");
+	}
+	~FullSpace() { setrlimit(RLIMIT_AS, &before_); }
+
+private:
+	rlimit before_;
+};
+
+/* The kernel has moved the queue by then: it is found again as soon as it can be mapped. */
+void resize_without_space(const std::string &address)
+{
+	Device device(address);
+	Cq cq = device.create_cq(64);
+	Pair pair(address, { .cq = cq.get() }, {});
+	Buffer from(pair.a().pd(), 64), to(pair.b().pd(), 64);
+	ibv_wc wc;
+	int err, polled;
+
+	pair.a().write(from.sge(0, 8), to.address(), to.mr()->rkey, 1);
+	{
+		FullSpace full;
+
+		err = ibv_resize_cq(cq.get(), 1 << 16);
+		polled = ibv_poll_cq(cq.get(), 1, &wc);
+	}
+	require(err == ENOMEM, std::format("there is no room for it: {}", err));
+	require(polled < 0, "polling says that it cannot");
+	pair.a().write(from.sge(0, 8), to.address(), to.mr()->rkey, 2);
+	expect_completion(cq.get(), IBV_WC_SUCCESS, 1);
+	expect_completion(cq.get(), IBV_WC_SUCCESS, 2);
+}
+
+void srq_resize_without_space(const std::string &address)
+{
+	Device device(address);
+	ibv_srq_init_attr init = { nullptr, { 8, 1, 0 } };
+	Srq srq(ibv_create_srq(device.pd(), &init));
+	Buffer into(device.pd(), 64);
+	ibv_srq_attr attr = { 1 << 14, 0, 0 };
+	ibv_sge sge = into.sge(0, 64);
+	ibv_recv_wr wr = { 1, nullptr, &sge, 1 }, *bad = nullptr;
+	int err, post_err;
+	{
+		FullSpace full;
+
+		err = ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
+		post_err = ibv_post_srq_recv(srq.get(), &wr, &bad);
+	}
+	require(err == ENOMEM, std::format("there is no room for it: {}", err));
+	require(post_err == ENOMEM && bad == &wr, "nothing can be posted meanwhile");
+	Pair pair(address, {}, { .srq = srq.get() });
+	Buffer from(pair.a().pd(), 64);
+
+	require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "but afterwards");
+	pair.a().send(from.sge(0, 64), 1);
+	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 1);
+}
+
+const cases::Case all[] = {
+	{ "a new queue pair is idle, which is called INIT", new_is_idle },
+	{ "a connected queue pair can be reset", reset_of_connected },
+	{ "a queue pair can be reset just after a disconnect", reset_after_disconnect },
+	{ "the sizes of a queue pair cannot be modified", no_other_sizes },
+	{ "flags that nobody knows are refused", unknown_flags },
+	{ "a parent domain stays while something is in it", busy_parent },
+	{ "a limit that is crossed already is told at once", crossed_limit },
+	{ "all requests behind the first that failed are flushed", all_behind_are_flushed },
+	{ "requests that cannot be are refused when they are posted", incomplete_requests },
+	{ "a resized queue that cannot be mapped is found again", resize_without_space },
+	{ "a resized shared queue that cannot be mapped is found again", srq_resize_without_space },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

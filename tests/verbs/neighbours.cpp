@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What others on this host do, with plain sockets or with connections, does no harm. */
+#include "../wire/stream.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <format>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+using namespace rdma;
+using namespace raw;
+using namespace wire;
+
+namespace
+{
+
+using Farewell = void (*)(Peer &peer);
+
+void closes(Peer &)
+{
+}
+
+void resets(Peer &peer)
+{
+	peer.abort();
+}
+
+void ends(Peer &peer)
+{
+	peer.end();
+}
+
+/* Answers as it should, and goes at once. */
+void serve(Acceptor &acceptor, unsigned int calls, Farewell farewell)
+{
+	for (unsigned int i = 0; i < calls; i++) {
+		Peer peer = acceptor.accept();
+		auto request = peer.hear_frame();
+
+		if (!request)
+			return;
+		peer.say(Initiator::accepting(*request).octets());
+		farewell(peer);
+	}
+}
+
+/* The caller hears the end of each call, as a connection's or as that of an attempt. */
+void call(const std::string &address, std::uint16_t port)
+{
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), address, port), {});
+	rdma_conn_param parameters = connection_parameters();
+
+	if (rdma_connect(end.id(), &parameters))
+		fail("rdma_connect", errno);
+
+	Event event = next_event(channel.get());
+
+	if (event.type == RDMA_CM_EVENT_ESTABLISHED)
+		event = expect_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED);
+	require(event.type >= 0, "the caller hears of the end");
+}
+
+/* What is found at the other end of the connection is nobody's socket, or somebody else's. */
+template <Farewell farewell, unsigned int calls>
+void server_goes(const std::string &address)
+{
+	Setting loops(device_setting("loopback"), "1");
+	Acceptor acceptor(address);
+	std::thread server(serve, std::ref(acceptor), calls, farewell);
+
+	try {
+		for (unsigned int i = 0; i < calls; i++)
+			call(address, acceptor.port());
+	} catch (...) {
+		server.detach(); /* the process ends now */
+		throw;
+	}
+	server.join();
+}
+
+/*
+ * A program that the kernel runs for whoever wants an unknown algorithm of TCP, and waits for with
+ * that socket locked. A page that another process provides does the same for anybody's sendmsg().
+ */
+class SlowModprobe
+{
+public:
+	SlowModprobe() : setting_("/proc/sys/kernel/modprobe", write_script()) {}
+	SlowModprobe(const SlowModprobe &) = delete;
+	~SlowModprobe()
+	{
+		unlink(seen(script).c_str());
+		unlink(seen(begun).c_str());
+	}
+
+	static bool has_begun() { return !access(seen(begun).c_str(), F_OK); }
+
+private:
+	static constexpr const char *script = "slow-modprobe";
+	static constexpr const char *begun = "slow-modprobe-begun";
+
+	/*
+	 * The kernel runs programs in the root that it came up with. The two have one folder in common,
+	 * in User Mode Linux (tests/vm/uml-init).
+	 */
+	static std::string seen(const char *file)
+	{
+		const char *folder = std::getenv("XIW_RESULTS");
+
+		require(folder, "XIW_RESULTS names a folder");
+		return std::format("{}/{}", folder, file);
+	}
+
+	static std::string in_root(const char *file)
+	{
+		return std::format("/tmp/run/results/{}", file);
+	}
+
+	static std::string write_script()
+	{
+		unlink(seen(begun).c_str());
+		std::ofstream(seen(script)) << "#!/bin/sh\n: >" << in_root(begun) << "\nsleep 8\n";
+		if (chmod(seen(script).c_str(), 0700))
+			fail("chmod", errno);
+		return in_root(script);
+	}
+
+	Setting setting_;
+};
+
+/* A connected socket of a plain program. */
+int accept_plain(int listener)
+{
+	int fd = wait_readable(listener, 10000) ? accept(listener, nullptr, nullptr) : -1;
+
+	require(fd >= 0, "the device calls");
+	return fd;
+}
+
+int listen_plain(const std::string &address, std::uint16_t &port)
+{
+	sockaddr_storage at = parse_address(address, 0);
+	socklen_t length = sizeof(at);
+	int fd = socket(at.ss_family, SOCK_STREAM, 0);
+
+	require(fd >= 0 && !bind(fd, reinterpret_cast<sockaddr *>(&at), sizeof(at)) &&
+			!listen(fd, 1) &&
+			!getsockname(fd, reinterpret_cast<sockaddr *>(&at), &length),
+		"a plain listener");
+	port = ntohs(reinterpret_cast<sockaddr_in *>(&at)->sin_port);
+	return fd;
+}
+
+/* Answers, and locks its socket for seconds, again and again with another call. */
+void serve_and_lock(int listener, std::atomic<bool> &over)
+{
+	int fd = accept_plain(listener);
+	Peer peer(fd);
+	auto request = peer.hear_frame();
+
+	if (!request)
+		return;
+	peer.say(Initiator::accepting(*request).octets());
+	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "xiw_none", 8);
+	over = true;
+}
+
+/* The connections of everybody else on this host go on meanwhile. */
+void server_locks(const std::string &address)
+{
+	Setting loops(device_setting("loopback"), "1");
+	std::ofstream pause("/sys/module/xiw/parameters/pause");
+
+	if (!pause)
+		throw cases::Skip("only a test build can wait for the lock to be taken");
+	pause << "loop_join 1000" << std::flush;
+
+	SlowModprobe slow;
+	std::uint16_t port;
+	int listener = listen_plain(address, port);
+	std::atomic<bool> over = false;
+	std::thread server(serve_and_lock, listener, std::ref(over));
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), address, port), {});
+	rdma_conn_param parameters = connection_parameters();
+
+	if (rdma_connect(end.id(), &parameters))
+		fail("rdma_connect", errno);
+
+	Event event = next_event(channel.get(), 5000);
+	bool in_time = event.type == RDMA_CM_EVENT_ESTABLISHED && !over;
+	bool locked = SlowModprobe::has_begun();
+
+	pause << "none 0" << std::flush;
+	if (in_time)
+		Pair(address).expect_alive();
+	in_time = in_time && !over;
+	server.join();
+	close(listener);
+	require(locked, "the server had its socket locked");
+	require(in_time, "nobody waits for it");
+}
+
+/* A caller that has gone when the application answers it, and the next one. */
+template <int (*answer)(rdma_cm_id *id)>
+void late_answer(const std::string &address)
+{
+	for (unsigned int i = 0; i < 50; i++) {
+		Listener listener(address);
+		Peer first(listener.address());
+
+		first.say(Frame{}.octets());
+
+		Id gone = listener.next_request();
+
+		first.abort();
+
+		Peer second(listener.address());
+
+		second.say(Frame{}.octets());
+
+		Id next = listener.next_request();
+
+		answer(gone.get());
+		require(second.hears_nothing(20), "the second caller has not been answered");
+
+		End end(std::move(next), {});
+		rdma_conn_param parameters = connection_parameters();
+
+		require(!rdma_accept(end.id(), &parameters), "it can be accepted");
+
+		auto reply = second.hear_frame();
+
+		require(reply && !(reply->flags & 0x20), "its reply accepts it");
+	}
+}
+
+int reject(rdma_cm_id *id)
+{
+	return rdma_reject(id, nullptr, 0);
+}
+
+int accept_with_own_queues(rdma_cm_id *id)
+{
+	ibv_qp_init_attr attributes = {};
+	Cq cq(ibv_create_cq(id->verbs, 16, nullptr, nullptr, 0));
+	rdma_conn_param parameters = connection_parameters();
+
+	attributes.qp_type = IBV_QPT_RC;
+	attributes.send_cq = attributes.recv_cq = cq.get();
+	attributes.cap = { 4, 4, 1, 1, 0 };
+	if (rdma_create_qp(id, nullptr, &attributes))
+		fail("rdma_create_qp", errno);
+
+	int ret = rdma_accept(id, &parameters);
+
+	rdma_destroy_qp(id);
+	return ret;
+}
+
+const cases::Case all[] = {
+	{ "a loop is never joined to a socket that is closed at once", server_goes<closes, 2000> },
+	{ "a loop is never joined to a socket that is reset at once", server_goes<resets, 500> },
+	{ "a loop is never joined to a socket that ends at once", server_goes<ends, 500> },
+	{ "nobody waits for the lock of somebody else's socket", server_locks },
+	{ "a late rejection does not hit the next caller", late_answer<reject> },
+	{ "a late acceptance does not hit the next caller", late_answer<accept_with_own_queues> },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

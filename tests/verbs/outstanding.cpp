@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* A completion queue with an entry for each request that may be outstanding never overflows, for a
+ * request is outstanding until its completion has been polled.
+ */
+#include "cases.hpp"
+#include "rdma.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <format>
+#include <optional>
+
+using namespace rdma;
+
+namespace
+{
+
+constexpr std::uint32_t depth = 64;
+
+using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
+
+/* An end whose queues are as deep as its completion queue, which is polled by ibv_start_poll(). */
+class Narrow
+{
+public:
+	explicit Narrow(const std::string &address) : probe_(address)
+	{
+		ibv_cq_init_attr_ex attr = {};
+
+		attr.cqe = depth;
+		attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+		cq_.reset(ibv_create_cq_ex(probe_.a().id()->verbs, &attr));
+		require(cq_ != nullptr, "an extended completion queue");
+		pair_.emplace(address,
+			      QpOptions{ .send_wr = depth, .recv_wr = depth, .cq = plain() },
+			      QpOptions{ .send_wr = 2 * depth, .cq_entries = 4096 });
+	}
+
+	ibv_cq_ex *cq() { return cq_.get(); }
+	ibv_cq *plain() { return ibv_cq_ex_to_cq(cq_.get()); }
+	End &end() { return pair_->a(); }
+	Pair &pair() { return *pair_; }
+
+	void expect_good(Where where = Where::current())
+	{
+		require(!wait_readable(end().id()->verbs->async_fd, 0), "no event has come", where);
+		require(end().state() == IBV_QPS_RTS, "the connection is there", where);
+	}
+
+private:
+	Pair probe_;
+	CqEx cq_;
+	std::optional<Pair> pair_;
+};
+
+/* Each completion that is shown makes room for one more request, at once. */
+void sends_in_a_batch(const std::string &address)
+{
+	constexpr std::uint32_t total = 20000;
+	Narrow narrow(address);
+	End &end = narrow.end();
+	Buffer from(end.pd(), 64), to(narrow.pair().b().pd(), 64);
+	ibv_poll_cq_attr attr = {};
+	std::uint32_t posted = 0, polled = 0;
+	auto post = [&] { end.write(from.sge(0, 8), to.address(), to.mr()->rkey, posted++); };
+
+	while (posted < depth)
+		post();
+	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+	while (polled < total) {
+		require(std::chrono::steady_clock::now() < deadline, "it goes on");
+		if (ibv_start_poll(narrow.cq(), &attr))
+			continue;
+		do {
+			require(narrow.cq()->status == IBV_WC_SUCCESS, "the write succeeds");
+			require(narrow.cq()->wr_id == polled++, "in order");
+			if (posted < total)
+				post();
+		} while (!ibv_next_poll(narrow.cq()));
+		ibv_end_poll(narrow.cq());
+	}
+	narrow.expect_good();
+}
+
+void receives_until_polled(const std::string &address)
+{
+	Narrow narrow(address);
+	End &end = narrow.end(), &peer = narrow.pair().b();
+	Buffer into(end.pd(), 64), from(peer.pd(), 64);
+	ibv_sge sge = into.sge(0, 64);
+	std::uint64_t next = 0;
+	auto post = [&] {
+		ibv_recv_wr wr = { next, nullptr, &sge, 1 };
+		int err = end.post(wr);
+
+		next += !err;
+		return err;
+	};
+
+	while (!post())
+		require(next <= depth, "no more than promised");
+	require(next == depth, std::format("{} receives fit", next));
+	for (std::uint32_t i = 0; i < depth; i++)
+		peer.send(from.sge(0, 64), i);
+	for (std::uint32_t i = 0; i < depth; i++)
+		expect_completion(peer.send_cq(), IBV_WC_SUCCESS, i);
+	require(post() == ENOMEM, "all are outstanding: their completions have not been polled");
+	for (std::uint32_t i = 0; i < depth; i++) {
+		expect_completion(narrow.plain(), IBV_WC_SUCCESS, i);
+		require(!post(), "there is a place for each that was polled");
+	}
+	require(post() == ENOMEM, "and for no more");
+	narrow.expect_good();
+}
+
+const cases::Case all[] = {
+	{ "posting again while a batch is polled overflows no queue", sends_in_a_batch },
+	{ "a receive is outstanding until it is polled", receives_until_polled },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What happens at one moment in two places of the module does no harm: a test build of it waits at
+ * one of them (kernel/pause.h).
+ */
+#include "../wire/stream.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <format>
+#include <fstream>
+#include <thread>
+
+using namespace rdma;
+using namespace raw;
+using namespace wire;
+using namespace std::chrono_literals;
+
+namespace
+{
+
+/* The module waits at a place, as long as this lives. */
+class Pause
+{
+public:
+	explicit Pause(const std::string &where) : file_("/sys/module/xiw/parameters/pause")
+	{
+		if (!file_)
+			throw cases::Skip("only a test build of the module can wait");
+		file_ << where << std::flush;
+	}
+	Pause(const Pause &) = delete;
+	~Pause() { file_ << "nowhere 0" << std::flush; }
+
+private:
+	std::ofstream file_;
+};
+
+/* An FPDU with a CRC that is wrong. */
+Octets broken()
+{
+	Octets octets = fpdu(Untagged{}.ulpdu(octets_of(1, 32)));
+
+	octets.back() ^= 1;
+	return octets;
+}
+
+/* Octets come for a connection that has just given its queue pair back, and the queue pair goes. */
+void callback_during_unbind(const std::string &address)
+{
+	raw::Call call(address);
+
+	{
+		Pause pause("ep_unbind 1000");
+
+		call.peer.say(broken());
+		expect_event(call.listener.channel(), RDMA_CM_EVENT_DISCONNECTED);
+		rdma_destroy_qp(call.end.id());
+		for (unsigned int i = 0; i < 10; i++)
+			call.peer.say(octets_of(2, 100));
+	}
+	auto said = call.peer.hear_terminate();
+
+	require(said && said->layer == 2, std::format("the CRC is to blame"));
+}
+
+std::uint64_t counter(const End &end, const std::string &name)
+{
+	std::uint64_t value = 0;
+
+	std::ifstream(std::format("/sys/class/infiniband/{}/ports/1/hw_counters/{}",
+				  ibv_get_device_name(end.qp()->context->device), name)) >>
+		value;
+	return value;
+}
+
+/* Posts a message with a number, every few milliseconds. */
+void post_all_the_time(End &end, Buffer &from, std::atomic<bool> &over)
+{
+	for (std::uint32_t i = 0; i < 60 && !over; i++) {
+		end.send(from.sge(i, 1), i);
+		std::this_thread::sleep_for(4ms);
+	}
+}
+
+void expect_in_order(End &end, const Buffer &memory, unsigned int messages)
+{
+	for (unsigned int i = 0; i < messages; i++)
+		expect_completion(end.recv_cq(), IBV_WC_SUCCESS, i);
+	require(memory.holds(3, 0, messages), "the messages came in their order");
+}
+
+/* An end of a loop is asked to send before the other end is in it. */
+void doorbell_during_join(const std::string &address)
+{
+	constexpr unsigned int messages = 32;
+	Setting loops(device_setting("loopback"), "1");
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	End a(resolve(channel.get(), listener.address()), {});
+	rdma_conn_param parameters = connection_parameters();
+	Buffer from_a(a.pd(), 64), to_a(a.pd(), 64);
+	std::uint64_t before = counter(a, "tx_fpdus");
+	std::atomic<bool> over = false;
+	Pause pause("loop_connect 60");
+
+	from_a.fill(3);
+	for (unsigned int i = 0; i < messages; i++)
+		a.receive(to_a.sge(i, 1), i);
+	if (rdma_connect(a.id(), &parameters))
+		fail("rdma_connect", errno);
+
+	End b(listener.next_request(), {});
+	Buffer from_b(b.pd(), 64), to_b(b.pd(), 64);
+
+	from_b.fill(3);
+	for (unsigned int i = 0; i < 60; i++)
+		b.receive(to_b.sge(i, 1), i);
+
+	std::thread poster(post_all_the_time, std::ref(a), std::ref(from_a), std::ref(over));
+
+	for (unsigned int i = 0; i < messages; i++)
+		b.send(from_b.sge(i, 1), i);
+	if (rdma_accept(b.id(), &parameters))
+		fail("rdma_accept", errno);
+	poster.join();
+	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	expect_in_order(a, to_a, messages);
+	expect_in_order(b, to_b, 60);
+	require(counter(a, "tx_fpdus") == before, "nothing went over TCP");
+}
+
+int connect_plain(const sockaddr *to)
+{
+	socklen_t length = to->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+	int fd = socket(to->sa_family, SOCK_STREAM, 0);
+
+	require(fd >= 0 && !connect(fd, to, length), "a TCP connection");
+	return fd;
+}
+
+/* The time for the Request is over while the device hears what makes it say farewell. */
+void deadline_before_farewell(const std::string &address)
+{
+	Listener listener(address);
+	auto begun = std::chrono::steady_clock::now();
+	int fd = connect_plain(listener.address());
+	Peer peer(fd);
+	tcp_info info = {};
+	socklen_t length = sizeof(info);
+	int error = 0;
+
+	std::this_thread::sleep_until(begun + 4500ms); /* EP_REQUEST_MS is 5000 */
+	{
+		Pause pause("ep_work 1500");
+
+		std::this_thread::sleep_until(begun + 5700ms);
+		peer.say(Frame{ .key = "MPA ID Req Framf" }.octets());
+		require(peer.hears_end(5000), "the device ends the stream");
+	}
+	std::this_thread::sleep_for(500ms); /* farewell waits for 3 s */
+	require(!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) &&
+			info.tcpi_state == TCP_CLOSE_WAIT,
+		std::format("it waits for our end: state {}", info.tcpi_state));
+	length = sizeof(error);
+	require(!getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) && !error,
+		"it has not reset the connection");
+}
+
+const cases::Case all[] = {
+	{ "a callback never meets a queue pair that was given back", callback_during_unbind },
+	{ "nothing goes over TCP while two ends are joined", doorbell_during_join },
+	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* The kernel keeps to the contract of the rings, whatever the process makes of it. */
+#include "cases.hpp"
+#include "raw_peer.hpp"
+
+using namespace rdma;
+using namespace raw;
+
+namespace
+{
+
+/* What xiw-abi.h has at the start of the mapping of a queue pair, in words. */
+constexpr std::size_t sq_produced = 0, sq_consumed = 16, rq_produced = 32, rq_flags = 49;
+constexpr std::uint32_t need_doorbell = 1;
+
+/* The rings of the one queue pair that has posted this many of each. */
+Words rings_with(std::uint32_t sends, std::uint32_t receives)
+{
+	return the_rings([=](Words words) {
+		return words[sq_produced] == sends && words[rq_produced] == receives;
+	});
+}
+
+/* The next request would be an old one, of a slot that has been given back. */
+void rolled_back(const std::string &address)
+{
+	constexpr std::uint32_t writes = 20;
+	Call call(address);
+	Buffer memory(call.end.pd(), 4096);
+
+	call.peer.say(fpdu(Tagged{}.ulpdu({})));
+	call.end.receive(memory.sge(0, 8), 1);
+	for (std::uint32_t i = 0; i < writes; i++) {
+		call.end.write(memory.sge(0, 8), 0, 0x1234, i);
+		require(call.peer.hear_fpdu().has_value(), "a Write goes out");
+		expect_completion(call.end.send_cq(), IBV_WC_SUCCESS, i);
+	}
+	for (std::uint32_t i = 0; i < 2; i++) {
+		call.end.read(memory.sge(0, 8), 0, 0x1234, writes + i);
+		require(call.peer.hear_fpdu().has_value(), "a Read that nobody answers goes out");
+	}
+
+	Words ring = rings_with(writes + 2, 1);
+
+	require(ring[sq_consumed] == writes, "the Reads have not been given back");
+	ring[sq_produced] = writes;
+	/* A Read of the peer has the kernel look at the ring. */
+	call.peer.say(fpdu(ReadRequest{}.ulpdu()));
+
+	auto heard = call.peer.hear_fpdu();
+
+	if (heard && heard->opcode() == 2) /* the answer may come first */
+		heard = call.peer.hear_fpdu();
+	require(heard && heard->terminate() == Terminate{ 0, 0, 0 },
+		"the stream ends, and nothing is sent again");
+	for (std::uint32_t i = 0; i < 2; i++)
+		expect_completion(call.end.send_cq(), IBV_WC_WR_FLUSH_ERR, writes + i);
+	require(call.end.state() == IBV_QPS_ERR, "the QP is in error");
+}
+
+/* The first look finds the queue empty, as if the request had been posted between the two. */
+void receive_in_the_last_moment(const std::string &address)
+{
+	Call call(address);
+	Buffer memory(call.end.pd(), 4096);
+
+	call.peer.say(fpdu(Tagged{}.ulpdu({})));
+	for (std::uint64_t i = 1; i <= 2; i++)
+		call.end.receive(memory.sge(0, 8), i);
+
+	Words ring = rings_with(0, 2);
+	cases::Told told("fail", "place_look");
+
+	call.peer.say(fpdu(Untagged{}.ulpdu(octets_of(1, 8))));
+	expect_completion(call.end.recv_cq(), IBV_WC_SUCCESS, 1);
+	require(!(ring[rq_flags] & need_doorbell), "a receive is posted without a system call");
+}
+
+const cases::Case all[] = {
+	{ "a counter that goes back sends nothing again", rolled_back },
+	{ "a receive posted in the last moment leaves no doorbell behind",
+	  receive_in_the_last_moment },
+};
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	return cases::run(all, argc, argv);
+}

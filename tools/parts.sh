@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# shellcheck shell=bash
+# Runs checks in parts, each with a time limit and a log, counts their results, and tells at the end.
+#
+# A part that prints no results, or not all that it planned, has failed; so has one that ends otherwise
+# than by itself. What is no result of a check is in the lines "not ok - ...".
+
+# shellcheck source=tools/guest/lib.sh
+. "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/guest/lib.sh"
+
+# begin_parts NAME: the logs are in build/NAME.
+begin_parts() {
+	need_root
+	cd "$tree"
+	logs=build/$1
+	rm -rf "$logs"
+	mkdir -p "$logs"
+	passed=0 failed=0 skipped=0 times=()
+}
+
+# part NAME SECONDS COUNT COMMAND...: COUNT is "ctest", or the name by which tests/skips knows the vehicle.
+part() {
+	local name=$1 seconds=$2 count=$3 status=0 start=$SECONDS ok=0 bad=1 left=0
+	local counter=(count_tap "$name" "$count")
+	shift 3
+	[[ $count != ctest ]] || counter=(count_ctest)
+	say "=== $name"
+	timeout -k 10 "$seconds" "$@" 2>&1 </dev/null | tee "$logs/$name.log" || status=${PIPESTATUS[0]}
+	read -r ok bad left < <("${counter[@]}" <"$logs/$name.log") || true
+	if [[ $bad -eq 0 && $status -ne 0 ]]; then
+		bad=1
+		echo "not ok - all passed, but the status is $status" >>"$logs/$name.faults"
+	fi
+	[[ $status -ne 124 ]] || echo "not ok - no end after $seconds s" >>"$logs/$name.faults"
+	passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
+	times+=("$name $((SECONDS - start))")
+	say "=== $name: $ok passed, $bad failed, $left skipped, status $status," \
+		"$((SECONDS - start)) s"
+}
+
+count_tap() { tools/tally "$2" "$logs/$1.faults"; }
+
+# count_ctest: "98% tests passed, 1 tests failed out of 50". No such line is a failure.
+count_ctest() {
+	sed -n 's/.* tests passed, \([0-9]*\) tests failed out of \([0-9]*\).*/\1 \2/p' |
+		awk '{ bad = $1; all = $2 } END { print all - bad, all ? bad : 1, 0 }'
+}
+
+# tell_failures: what has failed once more, each with some of what came before it.
+tell_failures() {
+	local log
+	for log in "$logs"/*.log; do
+		grep -E -B 8 '^(# )*not ok |\*\*\*(Failed|Timeout)|(vm|xiw): .*(hung|died|complained|said)' \
+			"$log" | sed "s/^/$(basename "$log" .log): /" || true
+	done
+	for log in "$logs"/*.faults; do
+		[[ ! -s $log ]] || sed "s/^/$(basename "$log" .faults): /" "$log"
+	done
+}
+
+# end_parts: the totals; fails if anything has failed, or nothing passed.
+end_parts() {
+	[[ $failed -eq 0 ]] || tell_failures
+	printf 'took %s s\n' "${times[@]}"
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[[ $failed -eq 0 && $passed -gt 0 ]]
+}
+
+# rotate PARTS: which of them is this run's, as PART/PARTS. So many commits in a row have all of them.
+rotate() {
+	local number
+	number=$(git rev-list --count HEAD) || die "git cannot count the commits; SAMPLE=1/$1 names the part"
+	# A clone of the last commit alone counts 1: its hash has to do.
+	[[ $(git rev-parse --is-shallow-repository) == false ]] ||
+		number=$((16#$(git rev-parse HEAD | cut -c 1-8)))
+	echo "$((number % $1 + 1))/$1"
+}
