@@ -372,9 +372,11 @@ static int ep_start_stream(struct xiw_ep *ep)
 	int ret;
 
 	lock_sock(ep->sk);
-	ret = xiw_fails("attach") ? -ENOMEM : xiw_qp_attach(qp, ep, ep->sk, &ep->terms, false);
+	ret = xiw_fails("attach") ? -ENOMEM :
+				    xiw_qp_attach(qp, ep, ep->sk, &ep->terms, ep->terms.rtr);
 	if (!ret)
 		xiw_loop_join(qp);
+	xiw_pause("ep_opening");
 	loop = xiw_loop_enter(qp);
 	if (!ret && ep->terms.rtr)
 		ret = xiw_tx_opening(qp, ep->sk, ep->terms.rtr);
@@ -383,6 +385,8 @@ static int ep_start_stream(struct xiw_ep *ep)
 	xiw_loop_leave(loop);
 	if (!ret)
 		xiw_rx_run(qp, ep->sk);
+	if (xiw_sock_ended(ep->sk))	/* its event came with that of the Reply */
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 	xiw_sock_unlock(ep->sk);
 	xiw_qp_unlocked(qp);
 	if (more)

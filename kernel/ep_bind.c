@@ -59,6 +59,14 @@ void xiw_ep_fill_event(struct xiw_ep *ep, struct iw_cm_event *event)
 		xiw_sock_names(ep->sock, &event->local_addr, &event->remote_addr);
 }
 
+/* The core copies private data, for which it may lack memory. */
+static int ep_raise(struct xiw_ep *ep, struct iw_cm_event *event)
+{
+	if (event->private_data_len && xiw_fails("ep_raise"))
+		return -ENOMEM;
+	return ep->cm_id->event_handler(ep->cm_id, event);
+}
+
 int xiw_ep_tell(struct xiw_ep *ep, enum iw_cm_event_type type, int status)
 {
 	struct iw_cm_event event = { .event = type, .status = status };
@@ -71,10 +79,10 @@ int xiw_ep_tell(struct xiw_ep *ep, enum iw_cm_event_type type, int status)
 		event.private_data = (void *)ep->theirs.pd;
 		event.private_data_len = ep->theirs.pd_len;
 	}
-	ret = ep->cm_id->event_handler(ep->cm_id, &event);
+	ret = ep_raise(ep, &event);
 	if (ret && status) {	/* a failure has to be told, if need be without that */
 		event.private_data_len = 0;
-		ret = ep->cm_id->event_handler(ep->cm_id, &event);
+		ret = ep_raise(ep, &event);
 	}
 	return ret;
 }

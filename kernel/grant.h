@@ -25,7 +25,7 @@ static inline bool xiw_granted(void)
 /* What is charged by whoever connects: a process, or a thread of the kernel. */
 static inline gfp_t xiw_gfp_charged(void)
 {
-	return xiw_granted() ? GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN : XIW_GFP_PROCESS;
+	return xiw_granted() ? XIW_GFP_ATOMIC : XIW_GFP_PROCESS;
 }
 
 /* Octets that TCP counts for a segment besides its payload, and more. */

@@ -11,6 +11,7 @@
 #include "ep.h"
 #include "lane.h"
 #include "listener.h"
+#include "pause.h"
 #include "sock.h"
 
 /* Connections that have not sent their Request. The oldest gives way to a newer one. */
@@ -293,51 +294,49 @@ static struct xiw_listener *listener_find(struct net *net, int vrf,
 	return NULL;
 }
 
-static int listener_open(struct xiw_listener *listener, const struct iw_cm_id *cm_id, int backlog)
-{
-	struct socket *sock;
-	int ret;
-
-	sock = xiw_sock_open(listener->net, listener->vrf, cm_id, listener->addr.ss_family);
-	if (IS_ERR(sock))
-		return PTR_ERR(sock);
-	if (xiw_device_is_being_added(to_xiw_device(cm_id->device)))
-		xiw_sock_forget_payer(sock->sk);
-	listener->sock = sock;
-	ret = xiw_sock_listen(sock, &listener->addr, backlog, listener);
-	if (ret) {
-		listener->sock = NULL;
-		xiw_sock_unlisten(sock);
-	}
-	return ret;
-}
-
-static struct xiw_listener *listener_create(struct net *net, int vrf,
-					    const struct sockaddr_storage *addr)
+/* Return: a listener that nobody can find yet, with a socket that is not bound, or ERR_PTR(). */
+static struct xiw_listener *listener_create(struct net *net, int vrf, const struct iw_cm_id *cm_id)
 {
 	struct xiw_listener *listener;
+	int ret = -ENOMEM;
 
-	lockdep_assert_held(&listeners_lock);
-
-	listener = kzalloc_obj(*listener, GFP_KERNEL_ACCOUNT);
+	listener = kzalloc_obj(*listener, XIW_GFP_PROCESS);
 	if (!listener)
-		return NULL;
+		return ERR_PTR(ret);
 	listener->lane = xiw_lane_create();
-	if (!listener->lane) {
-		kfree(listener);
-		return NULL;
+	if (!listener->lane)
+		goto free;
+	xiw_pause("listener_create");
+	listener->sock = xiw_sock_open(net, vrf, cm_id, cm_id->m_local_addr.ss_family);
+	if (IS_ERR(listener->sock)) {
+		ret = PTR_ERR(listener->sock);
+		goto put_lane;
 	}
+	if (xiw_device_is_being_added(to_xiw_device(cm_id->device)))
+		xiw_sock_forget_payer(listener->sock->sk);
 	kref_init(&listener->ref);
 	listener->net = net;
 	listener->vrf = vrf;
-	listener->addr = *addr;
+	listener->addr = cm_id->m_local_addr;
 	xiw_job_init(&listener->job, listener_run);
 	INIT_DELAYED_WORK(&listener->retry, listener_retry);
 	mutex_init(&listener->lock);
 	INIT_LIST_HEAD(&listener->ids);
 	INIT_LIST_HEAD(&listener->half_open);
-	list_add(&listener->entry, &listeners);
 	return listener;
+
+put_lane:
+	xiw_lane_put(listener->lane);
+free:
+	kfree(listener);
+	return ERR_PTR(ret);
+}
+
+/* TCP never had its socket among those that listen, so it has not called for it. */
+static void listener_discard(struct xiw_listener *listener)
+{
+	xiw_sock_release(listener->sock, false);
+	listener_put(listener);
 }
 
 /*
@@ -350,19 +349,18 @@ static int listener_join(struct xiw_listener *listener, struct listener_id *id, 
 	lockdep_assert_held(&listeners_lock);
 
 	mutex_lock(&listener->lock);
-	if (listener_find_device(listener, id->dev))
+	if (listener_find_device(listener, id->dev)) {
 		ret = -EADDRINUSE;
-	else if (!listener->sock)
-		ret = listener_open(listener, id->cm_id, backlog);
+	} else if (list_empty(&listener->ids)) {
+		ret = xiw_sock_listen(listener->sock, &listener->addr, backlog, listener);
+		if (!ret)
+			list_add(&listener->entry, &listeners);
+	}
 	if (!ret) {
 		id->listener = listener;
 		list_add(&id->entry, &listener->ids);
 	}
 	mutex_unlock(&listener->lock);
-	if (list_empty(&listener->ids)) {
-		list_del(&listener->entry);
-		listener_put(listener);
-	}
 	return ret;
 }
 
@@ -389,28 +387,36 @@ static bool listener_concerns(const struct xiw_device *dev, const struct iw_cm_i
 	return owned;
 }
 
+/*
+ * All who listen take turns at the lock, so what may wait for memory of a control group, or for
+ * RCU, is done without it.
+ */
 static int listener_add(struct xiw_device *dev, struct iw_cm_id *cm_id, int backlog)
 {
 	struct net *net = read_pnet(&dev->net);
 	int vrf = l3mdev_master_ifindex(dev->netdev);
-	struct xiw_listener *listener;
+	struct xiw_listener *listener, *fresh;
 	struct listener_id *id;
 	int ret;
 
-	id = kzalloc_obj(*id, GFP_KERNEL_ACCOUNT);
+	id = kzalloc_obj(*id, XIW_GFP_PROCESS);
 	if (!id)
 		return -ENOMEM;
-
 	id->cm_id = cm_id;
 	id->dev = dev;
 	INIT_LIST_HEAD(&id->asked);
 
+	fresh = listener_create(net, vrf, cm_id);
+	if (IS_ERR(fresh)) {
+		kfree(id);
+		return PTR_ERR(fresh);
+	}
 	mutex_lock(&listeners_lock);
-	listener = listener_find(net, vrf, &cm_id->m_local_addr);
-	if (!listener)
-		listener = listener_create(net, vrf, &cm_id->m_local_addr);
-	ret = listener ? listener_join(listener, id, backlog) : -ENOMEM;
+	listener = listener_find(net, vrf, &cm_id->m_local_addr) ?: fresh;
+	ret = listener_join(listener, id, backlog);
 	mutex_unlock(&listeners_lock);
+	if (ret || listener != fresh)
+		listener_discard(fresh);
 	if (ret) {
 		kfree(id);
 		return ret;
@@ -488,11 +494,14 @@ int xiw_unlisten(struct iw_cm_id *cm_id)
 			listener_put(listener);
 	}
 	mutex_unlock(&listener->lock);
-	if (sock) {
+	if (sock)
 		xiw_sock_unlisten(sock);
+	mutex_unlock(&listeners_lock);
+	if (sock) {
+		synchronize_rcu_expedited();	/* its data_ready comes without its lock */
+		xiw_sock_release(sock, false);
 		listener_put(listener);
 	}
-	mutex_unlock(&listeners_lock);
 	cm_id->rem_ref(cm_id);
 	kfree(id);
 	return 0;

@@ -83,7 +83,7 @@ void xiw_loop_join(struct xiw_qp *qp)
 
 	lockdep_assert(lockdep_sock_is_held(qp->ep->sk));
 
-	xiw_pause("loop_join");
+	xiw_pause("loop_find");
 	if (!loop_allowed(qp))
 		return;
 	other = xiw_sock_other_end(qp->ep->sk);

@@ -2,17 +2,23 @@
 /* odp.c - on-demand paging: regions that know their pages only while the process has them */
 
 #include <linux/kref.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
+#include "device.h"
+#include "ep.h"
 #include "mem.h"
 #include "odp.h"
+#include "pause.h"
 #include "qp.h"
+#include "worker.h"
 
 /* Pages that are fetched or forgotten at a time. */
 #define ODP_BATCH	64UL
@@ -40,6 +46,40 @@ struct xiw_odp {
 	u64				*blocks;
 };
 
+/**
+ * struct xiw_fetch - gets pages for one direction of a queue pair
+ * @work: does so. Pages of a file come when its owner likes: the queue pair may end meanwhile
+ * @ref: one for the accessor, one for @work under way
+ * @busy: @work is under way, and has what follows, but for @by
+ * @odp: whose pages, with a reference
+ * @place: where they are, in octets from the first page of @odp
+ * @len: octets
+ * @lock: guards what follows, and the end of @busy; leaf, any context
+ * @by: who is resumed; NULL if its queue pair ends
+ * @orphan: it was under way then, and counts as one of odp_orphans
+ */
+struct xiw_fetch {
+	struct work_struct	work;
+	struct kref		ref;
+	bool			busy;
+	struct xiw_odp		*odp;
+	u64			place;
+	u64			len;
+	spinlock_t		lock;
+	struct xiw_accessor	*by;
+	bool			orphan;
+};
+
+/* When memory is looked for again that was not there for a fetch. */
+#define ODP_PAUSE_MS	10
+
+/*
+ * Fetches whose queue pairs have ended. They count against nobody any more, and take places in the
+ * workqueue that others want; so if there are too many, a queue pair waits for its own.
+ */
+#define ODP_ORPHANS	64
+
+static atomic_t odp_orphans = ATOMIC_INIT(0);
 static struct workqueue_struct *odp_wq;
 
 /*
@@ -155,44 +195,145 @@ static void odp_fetch_ahead(struct xiw_odp *odp, u64 place)
  * Access
  */
 
-/* Kernel-doc of what other files call is in odp.h. */
-void xiw_odp_work(struct work_struct *work)
+static void fetch_free(struct kref *ref)
 {
-	struct xiw_accessor *by = container_of(work, struct xiw_accessor, work);
-	struct xiw_qp *qp = to_xiw_qp(by->ibqp);
+	kfree(container_of(ref, struct xiw_fetch, ref));
+}
+
+static void fetch_put(struct xiw_fetch *fetch)
+{
+	kref_put(&fetch->ref, fetch_free);
+}
+
+/* Return: who waits for @fetch, with a reference to its queue pair, or NULL. */
+static struct xiw_accessor *fetch_end(struct xiw_fetch *fetch, bool failed)
+{
+	struct xiw_accessor *by;
+	unsigned long flags;
+
+	spin_lock_irqsave(&fetch->lock, flags);
+	by = fetch->by;
+	if (by) {
+		xiw_qp_get(to_xiw_qp(by->ibqp));
+		by->failed = failed;
+	}
+	if (fetch->orphan)
+		atomic_dec(&odp_orphans);
+	smp_store_release(&fetch->busy, false);		/* pairs with odp_miss() */
+	spin_unlock_irqrestore(&fetch->lock, flags);
+	return by;
+}
+
+static void fetch_work(struct work_struct *work)
+{
+	struct xiw_fetch *fetch = container_of(work, struct xiw_fetch, work);
+	struct xiw_odp *odp = fetch->odp;
+	struct xiw_accessor *by;
+	struct xiw_qp *qp;
 	int ret;
 
-	ret = odp_fetch(by->odp, by->place, by->len, 0);
-	by->failed = ret && ret != -EAGAIN;	/* else the access has it tried again */
+	xiw_pause("odp_fetch");
+	ret = odp_fetch(odp, fetch->place, fetch->len, 0);
 	if (!ret)
-		odp_fetch_ahead(by->odp, by->place + by->len);
-	xiw_odp_put(by->odp);
-	smp_store_release(&by->fetching, false);	/* pairs with odp_miss() */
-	by->resume(qp);
-	xiw_qp_put(qp);
+		odp_fetch_ahead(odp, fetch->place + fetch->len);
+	by = fetch_end(fetch, ret && ret != -EAGAIN);	/* the access has that tried again */
+	if (by) {
+		qp = to_xiw_qp(by->ibqp);
+		by->resume(qp);
+		xiw_qp_put(qp);
+	}
+	xiw_odp_put(odp);
+	fetch_put(fetch);
+}
+
+static struct xiw_fetch *fetch_create(struct xiw_accessor *by)
+{
+	struct mem_cgroup *before = set_active_memcg(to_xiw_qp(by->ibqp)->payer);
+	struct xiw_fetch *fetch = kzalloc_obj(*fetch, XIW_GFP_ATOMIC);
+
+	set_active_memcg(before);
+	if (!fetch)
+		return NULL;
+	INIT_WORK(&fetch->work, fetch_work);
+	kref_init(&fetch->ref);
+	spin_lock_init(&fetch->lock);
+	fetch->by = by;
+	return fetch;
+}
+
+/* Return: whether @fetch may go on without anybody who waits for it. */
+static bool fetch_forget(struct xiw_fetch *fetch)
+{
+	unsigned long flags;
+	bool may = true;
+
+	spin_lock_irqsave(&fetch->lock, flags);
+	fetch->by = NULL;
+	if (fetch->busy) {
+		may = atomic_inc_return(&odp_orphans) <= ODP_ORPHANS;
+		fetch->orphan = true;
+	}
+	spin_unlock_irqrestore(&fetch->lock, flags);
+	return may;
+}
+
+/* Kernel-doc of what other files call is in odp.h. */
+void xiw_odp_leave_alone(struct xiw_accessor *by)
+{
+	struct xiw_fetch *fetch = by->fetch;
+	bool may;
+
+	if (!fetch)
+		return;
+	may = fetch_forget(fetch);
+	if (cancel_work(&fetch->work)) {
+		fetch_end(fetch, true);
+		xiw_odp_put(fetch->odp);
+		fetch_put(fetch);
+	} else if (!may) {
+		flush_work(&fetch->work);
+	}
+	fetch_put(fetch);
+}
+
+static void odp_retry(struct xiw_accessor *by)
+{
+	struct xiw_qp *qp = to_xiw_qp(by->ibqp);
+
+	if (by == &qp->tx_accessor)
+		xiw_worker_retry(qp);
+	else if (!qp->rx.starved)	/* else it is tried again when that ends */
+		xiw_ep_retry_rx(qp->ep, ODP_PAUSE_MS);
 }
 
 /* The failure of a fetch is told to the access that asked for it, when that tries again. */
 static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 place,
 				   u64 len)
 {
-	if (smp_load_acquire(&by->fetching))	/* pairs with xiw_odp_work() */
+	struct xiw_fetch *fetch = by->fetch ?: fetch_create(by);
+
+	if (!fetch) {
+		odp_retry(by);
+		return XIW_MEM_ABSENT;
+	}
+	by->fetch = fetch;
+	if (smp_load_acquire(&fetch->busy))	/* pairs with fetch_end() */
 		return XIW_MEM_ABSENT;
 	if (by->failed) {
 		by->failed = false;
 		if (by->stag == mr->stag && by->addr == addr)
 			return XIW_MEM_BAD_BOUNDS;
 	}
-	kref_get(&mr->odp->ref);
-	by->odp = mr->odp;
 	by->stag = mr->stag;
 	by->addr = addr;
-	by->place = place;
-	by->len = len;
-	by->fetching = true;
+	kref_get(&mr->odp->ref);
+	kref_get(&fetch->ref);
+	fetch->odp = mr->odp;
+	fetch->place = place;
+	fetch->len = len;
+	fetch->busy = true;
 	xiw_stat_inc(to_xiw_device(by->ibqp->device), XIW_STAT_PAGE_FETCHES);
-	xiw_qp_get(to_xiw_qp(by->ibqp));
-	queue_work(odp_wq, &by->work);
+	queue_work(odp_wq, &fetch->work);
 	return XIW_MEM_ABSENT;
 }
 

@@ -3,11 +3,11 @@
 #ifndef XIW_ODP_H
 #define XIW_ODP_H
 
-#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
 #include "mem.h"
 
+struct xiw_fetch;
 struct xiw_qp;
 
 /**
@@ -15,27 +15,20 @@ struct xiw_qp;
  * @ibqp: the queue pair
  * @resume: has the direction try again; any context
  * @found: the last region; guarded by the socket lock
- * @work: fetches the pages that the last access missed
- * @fetching: @work is under way, and all below is its; else the socket lock guards it
- * @failed: it could not have them
- * @odp: whose pages, with a reference
+ * @fetch: gets the pages that the last access missed; NULL before the first
+ * @failed: it could not have them; the socket lock guards this and what follows, unless the fetch
+ *	is under way
  * @stag: the access that missed them
  * @addr: its first octet
- * @place: where that is, in octets from the first page of @odp
- * @len: octets
  */
 struct xiw_accessor {
 	struct ib_qp		*ibqp;
 	void			(*resume)(struct xiw_qp *qp);
 	struct xiw_found	found;
-	struct work_struct	work;
-	bool			fetching;
+	struct xiw_fetch	*fetch;
 	bool			failed;
-	struct xiw_odp		*odp;
 	u32			stag;
 	u64			addr;
-	u64			place;
-	u64			len;
 };
 
 static inline bool xiw_mr_on_demand(const struct xiw_mr *mr)
@@ -44,9 +37,6 @@ static inline bool xiw_mr_on_demand(const struct xiw_mr *mr)
 }
 
 /* odp.c APIs, which are there if CONFIG_INFINIBAND_ON_DEMAND_PAGING is */
-
-/* That of a struct xiw_accessor. */
-void xiw_odp_work(struct work_struct *work);
 
 /**
  * xiw_odp_enter - begin to touch pages of a region
@@ -75,6 +65,12 @@ int xiw_odp_attach(struct xiw_mr *mr, u64 start, u64 len);
 /* Gives back what xiw_odp_attach() made. Nobody touches the pages any more. Sleeps. */
 void xiw_odp_put(struct xiw_odp *odp);
 
+/*
+ * No fetch resumes @by any more; nothing is attached. One that is under way is not waited for, as
+ * the process decides how long it takes, unless there are many of that kind. May sleep.
+ */
+void xiw_odp_leave_alone(struct xiw_accessor *by);
+
 /* A verb, as struct ib_device_ops wants it; kernel-doc is in odp.c. */
 int xiw_odp_advise(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
 		   struct ib_sge *sg_list, u32 num_sge, struct uverbs_attr_bundle *attrs);
@@ -98,7 +94,6 @@ static inline void xiw_accessor_init(struct xiw_accessor *by, struct ib_qp *ibqp
 {
 	by->ibqp = ibqp;
 	by->resume = resume;
-	INIT_WORK(&by->work, IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) ? xiw_odp_work : NULL);
 }
 
 #endif /* XIW_ODP_H */

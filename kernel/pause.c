@@ -18,7 +18,11 @@ void xiw_pause(const char *place)
 	char name[sizeof(pause_at)];
 	unsigned int ms;
 
-	if (sscanf(pause_at, "%63s %u", name, &ms) == 2 && !strcmp(name, place))
+	if (sscanf(pause_at, "%63s %u", name, &ms) != 2 || strcmp(name, place))
+		return;
+	if (preemptible() && !in_softirq())
+		msleep(ms);
+	else
 		mdelay(ms);
 }
 

@@ -11,7 +11,7 @@
  * @place: name of the place
  *
  * The module parameter "pause" names one place and how long to wait there: "PLACE MILLISECONDS".
- * The wait is busy, so it works in any context. Other builds have no code for it.
+ * The wait is busy where nobody may sleep. Other builds have no code for it.
  *
  * Context: any.
  */

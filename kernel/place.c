@@ -201,6 +201,7 @@ static enum xiw_cause place_find_recv(struct xiw_qp *qp)
 	ret = srq ? xiw_srq_take(srq, qp) : place_take_own(qp);
 	if (ret == -ENOENT)
 		return XIW_NO_RECEIVE;
+	qp->rx.starved = false;
 	qp->rx.recv_busy = !ret;
 	return ret ? XIW_LOCAL_FAULT : XIW_OK;
 }

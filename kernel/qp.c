@@ -412,9 +412,9 @@ static void qp_die(struct xiw_qp *qp)
  * 4. All references are awaited.
  * 5. Memory goes.
  *
- * Who may still be running: a worker, or work that fetches pages (each holds a reference, finds no
- * socket), socket callbacks (none after detach), the iw_cm (gives its reference back when it hears
- * of the end).
+ * Who may still be running: a worker, or the end of a fetch of pages (each holds a reference, finds
+ * no socket), socket callbacks (none after detach), the iw_cm (gives its reference back when it
+ * hears of the end).
  *
  * Return: 0.
  */
@@ -425,6 +425,10 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
 	xa_erase(&qp->dev->qps, qp->qpn);
 	qp_die(qp);
 	xiw_worker_forget(qp);
+	if (IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING)) {
+		xiw_odp_leave_alone(&qp->tx_accessor);
+		xiw_odp_leave_alone(&qp->rx_accessor);
+	}
 	xiw_qp_put(qp);
 	wait_for_completion(&qp->unused);
 	if (qp->ep)

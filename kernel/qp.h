@@ -260,6 +260,10 @@ struct xiw_write {
 	bool	torn;
 };
 
+/* xiw_rx.paging */
+#define XIW_RX_REQUEST		0x1
+#define XIW_RX_RESPONSE		0x2
+
 /**
  * struct xiw_rx - receive progress
  * @need: octets of the incomplete FPDU at the head of the socket's queue
@@ -272,7 +276,7 @@ struct xiw_write {
  * @first: no FPDU has come yet
  * @starved: the Send at the head of the socket's queue waits for a receive request
  * @starved_since: since then, in jiffies
- * @paging: the FPDU at the head of the socket's queue waits for pages
+ * @paging: XIW_RX_*: FPDUs that wait for pages, at the head of the socket's queue or of the peer's
  * @cause: first fault of the stream
  * @fault: headers of the FPDU to blame, if one is
  * @fault_known: @fault is valid
@@ -289,7 +293,7 @@ struct xiw_rx {
 	bool			first;
 	bool			starved;
 	unsigned long		starved_since;
-	bool			paging;
+	u8			paging;
 	bool			kick;
 	enum xiw_cause		cause;
 	struct xiw_headers	fault;

@@ -147,14 +147,28 @@ static bool rx_may_wait(struct xiw_qp *qp)
 	return xiw_rx_patient(qp);
 }
 
-/* Whether an FPDU stays in the socket for now, for want of a receive request or of pages. */
-static bool rx_waits(struct xiw_qp *qp, enum xiw_cause cause)
+static bool rx_is_response(const struct xiw_headers *hdr)
 {
-	qp->rx.paging = cause == XIW_NOT_YET;
-	if (cause == XIW_NO_RECEIVE && rx_may_wait(qp))
-		return true;
-	qp->rx.starved = false;
-	return qp->rx.paging;
+	u8 opcode = hdr->ctrl.rdmap & RDMAP_OPCODE_MASK;
+
+	return opcode == RDMAP_READ_RESP || opcode == RDMAP_ATOMIC_RESP;
+}
+
+/*
+ * Whether an FPDU stays where it is for now, for want of a receive request or of pages. On one host
+ * those of Responses and the others pass each other.
+ */
+static bool rx_waits(struct xiw_qp *qp, const struct xiw_headers *hdr, enum xiw_cause cause)
+{
+	u8 who = rx_is_response(hdr) ? XIW_RX_RESPONSE : XIW_RX_REQUEST;
+
+	if (cause == XIW_NO_RECEIVE)
+		return rx_may_wait(qp);
+	qp->rx.paging &= ~who;
+	if (cause != XIW_NOT_YET)
+		return false;
+	qp->rx.paging |= who;
+	return true;
 }
 
 int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
@@ -164,7 +178,7 @@ int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_l
 
 	trace_xiw_rx_fpdu(qp->qpn, hdr, xiw_fpdu_len(ulpdu_len));
 	cause = xiw_place(qp, hdr, ulpdu_len, payload);
-	if (unlikely(rx_waits(qp, cause)))
+	if (unlikely(rx_waits(qp, hdr, cause)))
 		return -EAGAIN;
 	if (unlikely(cause)) {
 		xiw_qp_fail(qp, cause, hdr);
@@ -298,7 +312,7 @@ static void rx_resume_loop(struct xiw_qp *qp)
 		xiw_worker_queue(qp);
 	} else {
 		qp->rx.starved = false;
-		qp->rx.paging = false;
+		qp->rx.paging = 0;
 		if (qp->ibqp.srq)
 			xiw_srq_leave(xiw_qp_srq(qp), qp);	/* it takes no more: others may */
 	}

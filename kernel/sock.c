@@ -353,8 +353,7 @@ int xiw_sock_accept(struct socket *listening, struct socket **sock)
 void xiw_sock_unlisten(struct socket *sock)
 {
 	xiw_sock_detach(sock);
-	synchronize_rcu_expedited();	/* data_ready of a listener comes without its lock */
-	sock_release(sock);
+	kernel_sock_shutdown(sock, SHUT_RDWR);
 }
 
 int xiw_sock_shutdown(struct socket *sock)

@@ -65,6 +65,8 @@ int xiw_sock_connect_error(const struct sock *sk);
  */
 int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
 		    struct xiw_listener *listener);
+
+/* The port is free at once. The callback may still be running: RCU protects it. */
 void xiw_sock_unlisten(struct socket *sock);
 
 /**

@@ -189,6 +189,7 @@ static enum xiw_mem_fault tx_gather(struct xiw_run *run, struct xiw_fpdu *fpdu, 
 			return bad;
 		len -= n;
 		from = 0;
+		run->turns += !!len;	/* to find another region takes as long as a request */
 	}
 	return XIW_MEM_OK;
 }
@@ -662,6 +663,8 @@ int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 		}
 	}
 	xiw_stage_end(&run.stage);
+	qp->tx.hold = false;
+	WRITE_ONCE(qp->tx.blocked, false);
 	return ret < 0 ? ret : 0;
 }
 

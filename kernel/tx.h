@@ -68,6 +68,8 @@ bool xiw_tx_wants(const struct xiw_qp *qp);
  * @sk: the socket
  * @rtr: XIW_RTR_WRITE or XIW_RTR_READ
  *
+ * @qp has held back what the process posted meanwhile; it may send now.
+ *
  * Return: 0 or -ENOMEM.
  */
 int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr);

@@ -50,18 +50,10 @@ void ring(ibv_qp *qp)
 /* How often the kernel has begun to send for a queue pair of this device. */
 unsigned long runs(ibv_context *context)
 {
-	/* a device of another namespace is without them in this one's /sys */
-	std::filesystem::path counters = std::filesystem::path("sys/class/infiniband") /
-					 ibv_get_device_name(context->device) /
-					 "ports/1/hw_counters";
-	unsigned long sum = 0, one;
+	unsigned long sum = 0;
 
-	for (const char *name : { "tx_inline", "tx_worker", "tx_rx" }) {
-		std::ifstream here("/" / counters / name), first("/proc/1/root" / counters / name);
-
-		require(here >> one || first >> one, std::string("a counter ") + name);
-		sum += one;
-	}
+	for (const char *name : { "tx_inline", "tx_worker", "tx_rx" })
+		sum += device_counter(context, name);
 	return sum;
 }
 
@@ -357,9 +349,26 @@ void flush_is_no_stop(const std::string &address)
 	require(best < 8ms, "nobody has to wait for the CPU while all is flushed");
 }
 
+/* On one host they come although it waits, and do not give it more time. */
+void responses_pass_a_send(const std::string &address)
+{
+	Pair pair(address);
+	Buffer a(pair.a().pd(), 64), b(pair.b().pd(), 64);
+	auto start = Clock::now();
+
+	pair.a().send(a.sge(0, 8), 1); /* b posts no receive */
+	while (pair.b().state() == IBV_QPS_RTS && Clock::now() - start < 4s) {
+		pair.b().read(b.sge(0, 8), a.address(), a.mr()->rkey, 2);
+		std::this_thread::sleep_for(100ms);
+	}
+	require(Clock::now() - start < 2500ms, "the Send is given up after its second");
+	pair.expect_disconnect();
+}
+
 const cases::Case all[] = {
 	{ "a long queue of local requests takes many runs", local_requests_take_turns },
 	{ "a long queue of empty Writes takes many runs", empty_writes_take_turns },
+	{ "Responses that pass a Send give it no more time", responses_pass_a_send },
 	{ "no worker looks at a queue pair that is not connected", unconnected_is_left_alone },
 	{ "without memory a worker pauses, and then goes on", famine_is_sat_out },
 	{ "full queues are flushed in pieces", flush_is_no_stop },

@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace cases
 {
@@ -37,19 +36,18 @@ inline void tell_skip(const char *reason)
 class Told
 {
 public:
-	Told(const std::string &parameter, const std::string &text, std::string off = "none 0")
-		: file_("/sys/module/xiw/parameters/" + parameter), off_(std::move(off))
+	Told(const std::string &parameter, const std::string &text)
+		: file_("/sys/module/xiw/parameters/" + parameter)
 	{
 		if (!file_)
 			throw Skip("the module is no test build");
 		file_ << text << std::flush;
 	}
 	Told(const Told &) = delete;
-	~Told() { file_ << off_ << std::flush; }
+	~Told() { file_ << "none 0" << std::flush; }
 
 private:
 	std::ofstream file_;
-	std::string off_;
 };
 
 /* Status of main, in kselftest's numbers. */

@@ -14,6 +14,7 @@
 #include <format>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <thread>
 
 using namespace rdma;
@@ -110,8 +111,8 @@ private:
 	static constexpr const char *begun = "slow-modprobe-begun";
 
 	/*
-	 * The kernel runs programs in the root that it came up with. The two have one folder in common,
-	 * in User Mode Linux (tests/vm/uml-init).
+	 * The kernel runs programs in the root that it came up with, or in that of init. All have one
+	 * folder in common, in User Mode Linux (tests/vm/uml-init).
 	 */
 	static std::string seen(const char *file)
 	{
@@ -179,12 +180,7 @@ void serve_and_lock(int listener, std::atomic<bool> &over)
 void server_locks(const std::string &address)
 {
 	Setting loops(device_setting("loopback"), "1");
-	std::ofstream pause("/sys/module/xiw/parameters/pause");
-
-	if (!pause)
-		throw cases::Skip("only a test build can wait for the lock to be taken");
-	pause << "loop_join 1000" << std::flush;
-
+	std::optional<cases::Told> pause(std::in_place, "pause", "loop_find 1000");
 	SlowModprobe slow;
 	std::uint16_t port;
 	int listener = listen_plain(address, port);
@@ -201,7 +197,7 @@ void server_locks(const std::string &address)
 	bool in_time = event.type == RDMA_CM_EVENT_ESTABLISHED && !over;
 	bool locked = SlowModprobe::has_begun();
 
-	pause << "none 0" << std::flush;
+	pause.reset();
 	if (in_time)
 		Pair(address).expect_alive();
 	in_time = in_time && !over;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -386,6 +387,25 @@ void end_comes_while_pages_are_fetched(const std::string &address)
 }
 
 /* An access to a hole ends the connection; others go on with the same region. */
+/* Pages of a file may come as late as its owner likes, who may be about to be ended, too. */
+void end_waits_for_no_page(const std::string &address)
+{
+	cases::Told slow("pause", "odp_fetch 3000");
+	Setting s(address);
+	std::uint64_t fetches = page_fetches(s.b.pd());
+
+	s.a.write(s.local.sge(0, 1), s.map.address(), s.mr->rkey, 1);
+	s.b.send(s.sge(page, 1), 2);
+	await("pages are being fetched", [&] { return page_fetches(s.b.pd()) > fetches; });
+
+	auto start = std::chrono::steady_clock::now();
+
+	rdma_destroy_qp(s.b.id());
+	rdma_destroy_qp(s.a.id());
+	require(std::chrono::steady_clock::now() - start < std::chrono::seconds(1),
+		"the queue pairs end before the pages come");
+}
+
 void expect_hole(Setting &s, const std::string &address, Where where = Where::current())
 {
 	s.pair.expect_disconnect(where);
@@ -577,6 +597,7 @@ const cases::Case all[] = {
 	{ "a file has what was written", files },
 	{ "a window is bound to it", windows },
 	{ "what came before the end is received", end_comes_while_pages_are_fetched },
+	{ "the end of a queue pair waits for no page", end_waits_for_no_page },
 	{ "a hole is not written", write_to_hole },
 	{ "a hole is not read", read_from_hole },
 	{ "a hole takes no Atomic", atomic_on_hole },

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <deque>
 #include <format>
-#include <fstream>
 #include <thread>
 
 using namespace rdma;
@@ -23,23 +22,6 @@ using namespace std::chrono_literals;
 
 namespace
 {
-
-/* The module waits at a place, as long as this lives. */
-class Pause
-{
-public:
-	explicit Pause(const std::string &where) : file_("/sys/module/xiw/parameters/pause")
-	{
-		if (!file_)
-			throw cases::Skip("only a test build of the module can wait");
-		file_ << where << std::flush;
-	}
-	Pause(const Pause &) = delete;
-	~Pause() { file_ << "nowhere 0" << std::flush; }
-
-private:
-	std::ofstream file_;
-};
 
 /* An FPDU with a CRC that is wrong. */
 Octets broken()
@@ -56,7 +38,7 @@ void callback_during_unbind(const std::string &address)
 	raw::Call call(address);
 
 	{
-		Pause pause("ep_unbind 1000");
+		cases::Told pause("pause", "ep_unbind 1000");
 
 		call.peer.say(broken());
 		expect_event(call.listener.channel(), RDMA_CM_EVENT_DISCONNECTED);
@@ -67,16 +49,6 @@ void callback_during_unbind(const std::string &address)
 	auto said = call.peer.hear_terminate();
 
 	require(said && said->layer == 2, std::format("the CRC is to blame"));
-}
-
-std::uint64_t counter(const End &end, const std::string &name)
-{
-	std::uint64_t value = 0;
-
-	std::ifstream(std::format("/sys/class/infiniband/{}/ports/1/hw_counters/{}",
-				  ibv_get_device_name(end.qp()->context->device), name)) >>
-		value;
-	return value;
 }
 
 /* Posts a message with a number, every few milliseconds. */
@@ -105,9 +77,9 @@ void doorbell_during_join(const std::string &address)
 	End a(resolve(channel.get(), listener.address()), {});
 	rdma_conn_param parameters = connection_parameters();
 	Buffer from_a(a.pd(), 64), to_a(a.pd(), 64);
-	std::uint64_t before = counter(a, "tx_fpdus");
+	std::uint64_t before = device_counter(a.qp()->context, "tx_fpdus");
 	std::atomic<bool> over = false;
-	Pause pause("loop_connect 60");
+	cases::Told pause("pause", "loop_connect 60");
 
 	from_a.fill(3);
 	for (unsigned int i = 0; i < messages; i++)
@@ -132,7 +104,50 @@ void doorbell_during_join(const std::string &address)
 	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 	expect_in_order(a, to_a, messages);
 	expect_in_order(b, to_b, 60);
-	require(counter(a, "tx_fpdus") == before, "nothing went over TCP");
+	require(device_counter(a.qp()->context, "tx_fpdus") == before, "nothing went over TCP");
+}
+
+/* What is posted before the stream is open does not come before the message that opens it. */
+void doorbell_before_opening(const std::string &address)
+{
+	constexpr std::uint32_t size = 1 << 28; /* takes longer than the pause */
+	Setting loops(device_setting("loopback"), "1");
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	End a(resolve(channel.get(), listener.address()), {});
+	rdma_conn_param parameters = connection_parameters();
+	Buffer from(a.pd(), size);
+	cases::Told pause("pause", "ep_opening 60");
+
+	if (rdma_connect(a.id(), &parameters))
+		fail("rdma_connect", errno);
+
+	End b(listener.next_request(), {});
+	Buffer to(b.pd(), size);
+	ibv_sge all = from.sge(0, size);
+	ibv_send_wr write = signaled(IBV_WR_RDMA_WRITE_WITH_IMM, all, 1);
+	std::atomic<bool> over = false;
+
+	write.wr.rdma = { to.address(), to.mr()->rkey };
+	b.receive(to.sge(0, 0), 2);
+	require(!a.post(write), "a Write with Immediate Data is posted");
+
+	std::thread bell([&] {
+		for (std::uint32_t i = 0; i < 40 && !over; i++) {
+			a.write(from.sge(0, 1), to.address(), to.mr()->rkey, 3);
+			std::this_thread::sleep_for(4ms);
+		}
+	});
+
+	if (rdma_accept(b.id(), &parameters))
+		fail("rdma_accept", errno);
+
+	ibv_wc wc = next_completion(b.recv_cq());
+
+	over = true;
+	bell.join();
+	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == size,
+		std::format("status {}, {} octets of {}", int{ wc.status }, wc.byte_len, size));
 }
 
 int connect_plain(const sockaddr *to)
@@ -157,7 +172,7 @@ void deadline_before_farewell(const std::string &address)
 
 	std::this_thread::sleep_until(begun + 4500ms); /* EP_REQUEST_MS is 5000 */
 	{
-		Pause pause("ep_work 1500");
+		cases::Told pause("pause", "ep_work 1500");
 
 		std::this_thread::sleep_until(begun + 5700ms);
 		peer.say(Frame{ .key = "MPA ID Req Framf" }.octets());
@@ -175,6 +190,7 @@ void deadline_before_farewell(const std::string &address)
 const cases::Case all[] = {
 	{ "a callback never meets a queue pair that was given back", callback_during_unbind },
 	{ "nothing goes over TCP while two ends are joined", doorbell_during_join },
+	{ "nothing comes before the message that opens the stream", doorbell_before_opening },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
 };
 

@@ -150,11 +150,45 @@ void refused(const std::string &address)
 	Pair(address).expect_alive();
 }
 
+/* An id that is never told would wait for its connection for ever. */
+void told_without_memory(const std::string &address)
+{
+	Listener listener(address);
+	const std::string words = "no";
+	rdma_conn_param parameters = connection_parameters();
+	cases::Told told("fail", "ep_raise");
+
+	parameters.private_data = words.data();
+	parameters.private_data_len = static_cast<std::uint8_t>(words.size());
+	for (bool accept : { false, true }) {
+		EventChannel channel = create_event_channel();
+		End caller(resolve(channel.get(), listener.address()), {});
+		rdma_conn_param call = connection_parameters();
+
+		if (rdma_connect(caller.id(), &call))
+			fail("rdma_connect", errno);
+
+		End called(listener.next_request(), {});
+
+		if (accept ? rdma_accept(called.id(), &parameters)
+			   : rdma_reject(called.id(), words.data(), parameters.private_data_len))
+			fail("an answer", errno);
+
+		const Event event = next_event(channel.get(), 5000);
+
+		require(event.type != -1 && event.type != RDMA_CM_EVENT_ESTABLISHED,
+			std::format("the outcome is told, and it is a failure: {}", event.type));
+		require(accept || event.type == RDMA_CM_EVENT_REJECTED, "it says what happened");
+		require(event.private_data.empty(), "without what there is no memory for");
+	}
+}
+
 const cases::Case all[] = {
 	{ "a caller that is rejected takes down what it has in any order, and calls again",
 	  rejected },
 	{ "a caller whom nobody hears takes down what it has in any order, and calls again",
 	  refused },
+	{ "the outcome of a call is told, if need be without private data", told_without_memory },
 };
 
 } /* namespace */

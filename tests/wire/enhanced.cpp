@@ -2,7 +2,6 @@
 /* Enhanced setup: RFC 6581. */
 #include "stream.hpp"
 
-#include <filesystem>
 #include <format>
 
 using namespace rdma;
@@ -334,15 +333,9 @@ void no_usable_rtr(const std::string &address)
 	expect_setup_terminate(address, enhanced_reply(4, ready_write | 4), { 2, 0, 7 });
 }
 
-/* A test build of the module can be told to fail. */
 void local_error(const std::string &address)
 {
-	const std::string failing = "/sys/module/xiw/parameters/fail";
-
-	if (!std::filesystem::exists(failing))
-		throw cases::Skip("the module is no test build");
-
-	Setting fail(failing, "attach");
+	cases::Told fail("fail", "attach");
 
 	expect_setup_terminate(address, enhanced_reply(peer_to_peer | 4, ready_write | 4),
 			       { 2, 0, 5 });

@@ -278,6 +278,21 @@ void segmentation(const std::string &address)
 	expect_event(caller.channel(), RDMA_CM_EVENT_ESTABLISHED);
 }
 
+/* TCP tells of both before the device looks, which is one event to it. */
+void end_behind_a_reply(const std::string &address)
+{
+	for (unsigned int i = 0; i < 20; i++) {
+		Initiator device(address);
+		Peer peer = device.accept();
+		Frame reply = Initiator::accepting(*peer.hear_frame());
+
+		peer.say(reply.octets());
+		peer.end();
+		expect_event(device.channel(), RDMA_CM_EVENT_ESTABLISHED);
+		expect_event(device.channel(), RDMA_CM_EVENT_DISCONNECTED, 2000);
+	}
+}
+
 void silence_before_a_request(const std::string &address)
 {
 	Responder device(address);
@@ -484,6 +499,7 @@ const cases::Case all[] = {
 	{ "MPA-11 so is that of a Reply", private_data_of_a_reply },
 	{ "MPA-12 octets after a Request are hung up on", octets_after_a_request },
 	{ "MPA-13 frames may come in any segmentation", segmentation },
+	{ "MPA-13 an end right behind a Reply is heard", end_behind_a_reply },
 	{ "MPA-14 a responder is silent before a Request", silence_before_a_request },
 	{ "MPA-15 a rejection comes with its data", rejection_by_the_application },
 	{ "MPA-16 an initiator hears of a rejection and its data", rejection_by_the_peer },
