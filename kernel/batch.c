@@ -2,13 +2,14 @@
 /* batch.c - page memory in which FPDUs are staged, and its way into TCP */
 
 #include <linux/gfp.h>
+#include <linux/memcontrol.h>
 #include <linux/percpu.h>
 #include <linux/sizes.h>
 #include <linux/workqueue.h>
 #include <net/tcp.h>
 
 #include "batch.h"
-#include "grant.h"
+#include "sock.h"
 
 /*
  * FPDUs are staged in chunks of pages, each FPDU in one piece, and the pages are
@@ -51,8 +52,8 @@ static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 #define RING_CHUNKS	(SZ_2M / CHUNK_SIZE)
 #define RING_CUT_MS	1000
 
-/* Segments of one push that are charged before, in threads of the kernel. */
-#define BATCH_SEGMENTS	((size_t)48)
+/* What a socket may hold for its peer while the control group that pays is over its limit. */
+#define BATCH_UNPAID	SZ_64K
 
 static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
 
@@ -61,7 +62,7 @@ static DECLARE_DELAYED_WORK(rings_cut_work, rings_cut_to_one);
 
 static struct xiw_chunk *chunk_alloc(void)
 {
-	const gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
+	const gfp_t gfp = GFP_ATOMIC | __GFP_NOMEMALLOC | __GFP_NOWARN;
 	struct xiw_chunk *chunk;
 	unsigned int order = CHUNK_ORDER;
 	struct page *page;
@@ -249,25 +250,58 @@ static void batch_advance(struct xiw_batch *batch, size_t taken)
 	memmove(batch->vec, batch->vec + done, batch->num * sizeof(*batch->vec));
 }
 
+/* Whether the control group that pays for a socket, or one above it, is over its limit. */
+static bool batch_payer_owes(const struct sock *sk)
+{
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *payer;
+
+	for (payer = mem_cgroup_from_sk(sk); payer; payer = parent_mem_cgroup(payer)) {
+		if (page_counter_read(&payer->memory) > READ_ONCE(payer->memory.max))
+			return true;
+	}
+#endif
+	return false;
+}
+
+/*
+ * TCP charges without waiting, so a group at its limit gets no further than this with each
+ * connection. As the peer acknowledges what there is, TCP asks for more.
+ */
+static bool batch_has_to_wait(struct sock *sk)
+{
+	if (sk->sk_wmem_queued < BATCH_UNPAID || !batch_payer_owes(sk))
+		return false;
+	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	return true;
+}
+
+/* Gives TCP what it takes. Return: how many octets that is, or a negative errno. */
+static int batch_send(const struct xiw_batch *batch, struct sock *sk)
+{
+	struct msghdr msg = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS,
+	};
+	unsigned int before;
+	int ret;
+
+	if (batch_has_to_wait(sk))
+		return -EAGAIN;
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, batch->vec, batch->num, batch->len);
+	before = xiw_nowait_begin(sk);
+	ret = tcp_sendmsg_locked(sk, &msg, batch->len);
+	xiw_nowait_end(before);
+	return ret;
+}
+
 int xiw_batch_push(struct xiw_batch *batch, struct sock *sk)
 {
-	struct msghdr msg;
-	size_t segments;
 	int ret;
 
 	lockdep_assert(lockdep_sock_is_held(sk));
 
-	/* The peer chooses how long a segment is: no more of them than there are at usual MTUs. */
-	segments = min(batch->len / tcp_sk(sk)->mss_cache, BATCH_SEGMENTS);
-	if (sk_stream_memory_free(sk))
-		xiw_grant(sk, batch->len + (segments + 2) * XIW_GRANT_SKB, SK_MEM_SEND);
 	while (batch->len) {
-		msg = (struct msghdr){
-			.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES |
-				     MSG_NO_SHARED_FRAGS,
-		};
-		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, batch->vec, batch->num, batch->len);
-		ret = tcp_sendmsg_locked(sk, &msg, batch->len);
+		ret = batch_send(batch, sk);
 		if (ret < 0)
 			return ret;
 		batch_advance(batch, ret);

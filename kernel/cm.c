@@ -154,6 +154,7 @@ static int cm_start_stream(struct xiw_ep *ep, const struct xiw_mpa *reply)
 	ret = xiw_qp_attach(ep->qp, ep, ep->sk, &ep->terms, hold);
 	if (!ret)
 		ret = cm_send_reply(ep, reply);
+	xiw_pause("cm_replied");
 	if (!ret)
 		more = xiw_tx_run(ep->qp, ep->sk, XIW_TX_BUDGET_INLINE);
 	xiw_sock_unlock(ep->sk);

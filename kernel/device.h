@@ -35,7 +35,7 @@
 #define XIW_GFP_PROCESS		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /* The same, but nobody waits for what that group has to give back: it may go over its limit. */
-#define XIW_GFP_ATOMIC		(GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN)
+#define XIW_GFP_ATOMIC		(GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOMEMALLOC | __GFP_NOWARN)
 
 struct xiw_lane;
 

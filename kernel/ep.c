@@ -9,7 +9,6 @@
 
 #include "device.h"
 #include "ep.h"
-#include "grant.h"
 #include "listener.h"
 #include "loop.h"
 #include "pause.h"
@@ -404,6 +403,7 @@ static void ep_refuse_reply(struct xiw_ep *ep, int err)
 		.markers = ep->theirs.markers,
 	};
 
+	xiw_pause("ep_refuse_reply");
 	if (err == -EPROTO)
 		cause = XIW_OK;
 	else if (!ep->qp->attached)	/* else the queue pair's framing and batch are used */
@@ -646,7 +646,8 @@ static void ep_run(struct xiw_job *job)
 struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state,
 			     struct xiw_lane *lane)
 {
-	const gfp_t gfp = xiw_gfp_charged();
+	/* A process may wait for its control group; a thread of the kernel has others to serve. */
+	const gfp_t gfp = current->flags & PF_KTHREAD ? XIW_GFP_ATOMIC : XIW_GFP_PROCESS;
 	struct xiw_ep *ep = kzalloc_obj(*ep, gfp);
 
 	if (!ep)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* loop.c - connections whose two ends are queue pairs of this host */
 
+#include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/slab.h>
 #include <net/tcp.h>
 
@@ -8,6 +10,9 @@
 #include "loop.h"
 #include "pause.h"
 #include "sock.h"
+
+/* If the other end is locked for longer TCP carries the stream. */
+#define LOOP_PATIENCE_MS	200
 
 static void loop_free(struct kref *ref)
 {
@@ -64,12 +69,27 @@ static void loop_connect(struct xiw_loop *loop, struct xiw_qp *qp, struct xiw_qp
 	xiw_loop_unlock(loop);
 }
 
+/*
+ * The process at the other end has its socket locked until its Reply is sent, which may have just
+ * brought us here. It may also have lost its CPU for longer than others want to wait for it.
+ */
+static bool loop_lock_other(struct sock *other)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(LOOP_PATIENCE_MS);
+	bool locked;
+
+	while (!(locked = xiw_sock_lock_now(other)) && time_before(jiffies, end))
+		usleep_range(20, 100);
+	return locked;
+}
+
 /* Connects @qp to what is attached to @other, if it waits for its first FPDU. */
 static void loop_join(struct xiw_loop *loop, struct xiw_qp *qp, struct sock *other)
 {
 	struct xiw_qp *peer;
 
-	lock_sock_nested(other, SINGLE_DEPTH_NESTING);
+	if (!loop_lock_other(other))
+		return;
 	peer = xiw_sock_peer(qp->ep->sk, other);
 	if (peer && loop_allowed(peer) && peer->tx.hold)
 		loop_connect(loop, qp, peer);

@@ -70,7 +70,8 @@ struct xiw_fetch {
 	bool			orphan;
 };
 
-/* When memory is looked for again that was not there for a fetch. */
+/* A failed fetch has the misses of others put off, by so much, until the second one. */
+#define ODP_PUT_OFF	2
 #define ODP_PAUSE_MS	10
 
 /*
@@ -215,7 +216,7 @@ static struct xiw_accessor *fetch_end(struct xiw_fetch *fetch, bool failed)
 	by = fetch->by;
 	if (by) {
 		xiw_qp_get(to_xiw_qp(by->ibqp));
-		by->failed = failed;
+		by->failed = failed ? ODP_PUT_OFF : 0;
 	}
 	if (fetch->orphan)
 		atomic_dec(&odp_orphans);
@@ -246,19 +247,19 @@ static void fetch_work(struct work_struct *work)
 	fetch_put(fetch);
 }
 
-static struct xiw_fetch *fetch_create(struct xiw_accessor *by)
+/* Kernel-doc of what other files call is in odp.h. */
+int xiw_odp_prepare(struct xiw_accessor *by)
 {
-	struct mem_cgroup *before = set_active_memcg(to_xiw_qp(by->ibqp)->payer);
-	struct xiw_fetch *fetch = kzalloc_obj(*fetch, XIW_GFP_ATOMIC);
+	struct xiw_fetch *fetch = kzalloc_obj(*fetch, XIW_GFP_PROCESS);
 
-	set_active_memcg(before);
 	if (!fetch)
-		return NULL;
+		return -ENOMEM;
 	INIT_WORK(&fetch->work, fetch_work);
 	kref_init(&fetch->ref);
 	spin_lock_init(&fetch->lock);
 	fetch->by = by;
-	return fetch;
+	by->fetch = fetch;
+	return 0;
 }
 
 /* Return: whether @fetch may go on without anybody who waits for it. */
@@ -277,7 +278,6 @@ static bool fetch_forget(struct xiw_fetch *fetch)
 	return may;
 }
 
-/* Kernel-doc of what other files call is in odp.h. */
 void xiw_odp_leave_alone(struct xiw_accessor *by)
 {
 	struct xiw_fetch *fetch = by->fetch;
@@ -306,23 +306,25 @@ static void odp_retry(struct xiw_accessor *by)
 		xiw_ep_retry_rx(qp->ep, ODP_PAUSE_MS);
 }
 
-/* The failure of a fetch is told to the access that asked for it, when that tries again. */
+/*
+ * The failure of a fetch is told to the access that asked for it, when that tries again. Two
+ * accesses take turns in each direction: if the other one comes first it is put off, lest both ask
+ * over and over. It goes on when it comes again, for the first may have found its pages after all.
+ */
 static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 place,
 				   u64 len)
 {
-	struct xiw_fetch *fetch = by->fetch ?: fetch_create(by);
+	struct xiw_fetch *fetch = by->fetch;
 
-	if (!fetch) {
-		odp_retry(by);
-		return XIW_MEM_ABSENT;
-	}
-	by->fetch = fetch;
 	if (smp_load_acquire(&fetch->busy))	/* pairs with fetch_end() */
 		return XIW_MEM_ABSENT;
-	if (by->failed) {
-		by->failed = false;
-		if (by->stag == mr->stag && by->addr == addr)
-			return XIW_MEM_BAD_BOUNDS;
+	if (by->failed && by->stag == mr->stag && by->addr == addr) {
+		by->failed = 0;
+		return XIW_MEM_BAD_BOUNDS;
+	}
+	if (by->failed && --by->failed) {
+		odp_retry(by);
+		return XIW_MEM_ABSENT;
 	}
 	by->stag = mr->stag;
 	by->addr = addr;

@@ -15,9 +15,9 @@ struct xiw_qp;
  * @ibqp: the queue pair
  * @resume: has the direction try again; any context
  * @found: the last region; guarded by the socket lock
- * @fetch: gets the pages that the last access missed; NULL before the first
- * @failed: it could not have them; the socket lock guards this and what follows, unless the fetch
- *	is under way
+ * @fetch: gets the pages that the last access missed
+ * @failed: not 0 if it could not have them: how many misses of others are put off until the access
+ *	has tried again; the socket lock guards this and what follows, unless the fetch is under way
  * @stag: the access that missed them
  * @addr: its first octet
  */
@@ -26,10 +26,17 @@ struct xiw_accessor {
 	void			(*resume)(struct xiw_qp *qp);
 	struct xiw_found	found;
 	struct xiw_fetch	*fetch;
-	bool			failed;
+	u8			failed;
 	u32			stag;
 	u64			addr;
 };
+
+/* Of an earlier connection nothing is remembered; its fetch may still be under way. */
+static inline void xiw_accessor_begin(struct xiw_accessor *by)
+{
+	by->failed = 0;
+	by->stag = 0;	/* no region has it */
+}
 
 static inline bool xiw_mr_on_demand(const struct xiw_mr *mr)
 {
@@ -64,6 +71,9 @@ int xiw_odp_attach(struct xiw_mr *mr, u64 start, u64 len);
 
 /* Gives back what xiw_odp_attach() made. Nobody touches the pages any more. Sleeps. */
 void xiw_odp_put(struct xiw_odp *odp);
+
+/* Prepares what is to access regions on demand. Return: 0 or -ENOMEM. */
+int xiw_odp_prepare(struct xiw_accessor *by);
 
 /*
  * No fetch resumes @by any more; nothing is attached. One that is under way is not waited for, as

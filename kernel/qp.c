@@ -192,8 +192,8 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 		.hold = hold,
 		.blocked = hold,
 	};
-	qp->tx_accessor.failed = false;
-	qp->rx_accessor.failed = false;
+	xiw_accessor_begin(&qp->tx_accessor);
+	xiw_accessor_begin(&qp->rx_accessor);
 	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc, .first = true };
 	for (qn = 0; qn < DDP_NUM_QN; qn++) {
 		qp->tx.msn[qn] = 1;
@@ -332,6 +332,21 @@ static void qp_end(struct xiw_qp *qp, enum xiw_cause cause)
  * Create and destroy
  */
 
+static void qp_leave_fetches(struct xiw_qp *qp)
+{
+	if (IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING)) {
+		xiw_odp_leave_alone(&qp->tx_accessor);
+		xiw_odp_leave_alone(&qp->rx_accessor);
+	}
+}
+
+static int qp_prepare_fetches(struct xiw_qp *qp)
+{
+	if (!IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING))
+		return 0;
+	return xiw_odp_prepare(&qp->tx_accessor) ?: xiw_odp_prepare(&qp->rx_accessor);
+}
+
 /**
  * xiw_qp_create - ib_create_qp()
  * @ibqp: the queue pair, allocated by the core
@@ -369,11 +384,12 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 			      XIW_GFP_PROCESS);
 	if (ret < 0)
 		return ret;
-	ret = xiw_qp_alloc_memory(qp, attr, udata, &resp);
+	ret = xiw_qp_alloc_memory(qp, attr, udata, &resp) ?: qp_prepare_fetches(qp);
 	if (!ret && udata)
 		ret = ib_respond_udata(udata, resp);
 	if (ret) {
 		xa_erase(&dev->qps, qp->qpn);
+		qp_leave_fetches(qp);
 		xiw_qp_free_memory(qp, udata);
 		return ret;
 	}
@@ -425,10 +441,7 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
 	xa_erase(&qp->dev->qps, qp->qpn);
 	qp_die(qp);
 	xiw_worker_forget(qp);
-	if (IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING)) {
-		xiw_odp_leave_alone(&qp->tx_accessor);
-		xiw_odp_leave_alone(&qp->rx_accessor);
-	}
+	qp_leave_fetches(qp);
 	xiw_qp_put(qp);
 	wait_for_completion(&qp->unused);
 	if (qp->ep)

@@ -77,7 +77,8 @@ struct xiw_loop;
  *
  * In a context that must not sleep the socket lock cannot be taken; the queue
  * pair is handed to a worker then (xiw_worker_queue()). A worker serves many and does
- * not wait for it either: a process that has it may wait for memory (xiw_qp_lock_now()).
+ * not wait for it either: a process that has it may get a CPU only now and then
+ * (xiw_qp_lock_now()).
  */
 
 /*
@@ -536,7 +537,7 @@ void xiw_qp_unlock(struct xiw_qp *qp, struct xiw_ep *ep);
  * xiw_qp_lock_now - as xiw_qp_lock(), but wait for no process
  * @qp: the queue pair
  *
- * A process that has the socket locked may wait for memory of its control group.
+ * A process that has the socket locked may get a CPU only now and then, as its group is allowed.
  *
  * Return: as xiw_qp_lock(), or -EAGAIN if the socket is locked: whoever unlocks it hands the queue
  * pair to a worker, if xiw_qp_unlocked() follows.

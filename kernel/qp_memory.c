@@ -7,7 +7,6 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "grant.h"
 #include "qp.h"
 #include "srq.h"
 
@@ -121,17 +120,16 @@ int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
  * @ird: how many the peer may ask for
  * @ord: how many may be asked of the peer
  *
- * That is known when the connection comes, by then perhaps in a thread of the kernel. The owner of
- * the queue pair pays nevertheless.
+ * That is known when the connection comes, by then perhaps in a thread of the kernel, and with its
+ * socket locked. The owner of the queue pair pays nevertheless, and nobody waits for it.
  *
  * Return: 0 or -ENOMEM, after which nothing has changed.
  */
 int xiw_qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
 {
-	const gfp_t gfp = xiw_gfp_charged();
 	struct mem_cgroup *before = set_active_memcg(qp->payer);
-	struct xiw_irq_entry *irq = kcalloc(max(ird, 1), sizeof(*irq), gfp);
-	struct xiw_read *reads = kcalloc(max(ord, 1), sizeof(*reads), gfp);
+	struct xiw_irq_entry *irq = kcalloc(max(ird, 1), sizeof(*irq), XIW_GFP_ATOMIC);
+	struct xiw_read *reads = kcalloc(max(ord, 1), sizeof(*reads), XIW_GFP_ATOMIC);
 
 	set_active_memcg(before);
 	if (!irq || !reads) {

@@ -222,6 +222,7 @@ static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
 		return -EPROTO;
 	}
 	at = *cur;
+	hdr.ctrl = (struct xiw_ddp_ctrl){};		/* should it be too short for one */
 	if (xiw_cursor_copy(&at, &hdr, min_t(u32, sizeof(hdr), sizeof(hdr.mpa) + ulpdu_len)))
 		goto unreadable;
 

@@ -2,6 +2,7 @@
 /* sock.c - everything that touches a TCP socket or its callbacks */
 
 #include <linux/inetdevice.h>
+#include <linux/minmax.h>
 #include <net/addrconf.h>
 #include <net/inet6_hashtables.h>
 #include <net/ipv6.h>
@@ -10,7 +11,6 @@
 
 #include "batch.h"
 #include "ep.h"
-#include "grant.h"
 #include "listener.h"
 #include "pause.h"
 #include "qp.h"
@@ -105,8 +105,10 @@ static void sock_listener_ready(struct sock *sk)
 
 void xiw_sock_unlock(struct sock *sk)
 {
-	xiw_grant(sk, READ_ONCE(sk->sk_backlog.len), SK_MEM_RECV);
+	unsigned int before = xiw_nowait_begin(sk);
+
 	release_sock(sk);
+	xiw_nowait_end(before);
 }
 
 bool xiw_sock_lock_now(struct sock *sk)
@@ -195,7 +197,7 @@ struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm
 	sk = sock->sk;
 	sk_net_refcnt_upgrade(sk);
 	sock_save_callbacks(sk);
-	sk->sk_allocation = GFP_ATOMIC;
+	sk->sk_allocation = GFP_ATOMIC | __GFP_NOMEMALLOC;
 	sk->sk_use_task_frag = false;
 	sk->sk_rcvbuf = max(sk->sk_rcvbuf, SOCK_RCVBUF);
 	sock_set_flag(sk, SOCK_URGINLINE);	/* urgent data is stream data to MPA */
@@ -225,12 +227,14 @@ static void sock_clear_port(struct sockaddr_storage *addr)
 		((struct sockaddr_in6 *)addr)->sin6_port = 0;
 }
 
-/* For the SYN, or the FIN. */
-static void sock_grant_segment(struct sock *sk)
+static int sock_call(struct socket *sock, struct sockaddr_storage *to)
 {
-	lock_sock(sk);
-	xiw_grant(sk, XIW_GRANT_SKB, SK_MEM_SEND);
-	xiw_sock_unlock(sk);
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_connect(sock, (struct sockaddr_unsized *)to, sock_addr_len(to), O_NONBLOCK);
+	xiw_nowait_end(before);
+	return ret == -EINPROGRESS ? 0 : ret;
 }
 
 int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
@@ -247,11 +251,7 @@ int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 		sock_clear_port(&from);
 		ret = kernel_bind(sock, (struct sockaddr_unsized *)&from, sock_addr_len(&from));
 	}
-	if (ret)
-		return ret;
-	sock_grant_segment(sock->sk);
-	ret = kernel_connect(sock, (struct sockaddr_unsized *)&to, sock_addr_len(&to), O_NONBLOCK);
-	return ret == -EINPROGRESS ? 0 : ret;
+	return ret ?: sock_call(sock, &to);
 }
 
 int xiw_sock_connect_error(const struct sock *sk)
@@ -287,13 +287,11 @@ int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, i
 	return kernel_listen(sock, backlog);
 }
 
-/*
- * TCP and the socket have counted before what came in before. With bottom halves off the charge
- * waits for nobody: in a kernel thread, others would wait for what the process has to give back.
- */
+/* TCP and the socket have counted before what came in before. */
 static bool sock_charge(struct sock *sk, struct mem_cgroup *payer)
 {
 #ifdef CONFIG_MEMCG
+	unsigned int before;
 	int size;
 
 	if (!mem_cgroup_sockets_enabled || sk->sk_memcg || !payer || !payer->css.parent)
@@ -303,7 +301,7 @@ static bool sock_charge(struct sock *sk, struct mem_cgroup *payer)
 	size = sk_mem_pages(sk->sk_forward_alloc + atomic_read(&sk->sk_rmem_alloc)) << PAGE_SHIFT;
 	if (!size)
 		return true;
-	local_bh_disable();
+	before = xiw_nowait_begin(sk);
 	if (!__sk_mem_schedule(sk, size, SK_MEM_RECV)) {
 		sk->sk_memcg = NULL;
 		css_put(&payer->css);
@@ -312,7 +310,7 @@ static bool sock_charge(struct sock *sk, struct mem_cgroup *payer)
 		if (!xiw_sk_bypass_prot_mem(sk))
 			sk_memory_allocated_sub(sk, size >> PAGE_SHIFT);
 	}
-	local_bh_enable();
+	xiw_nowait_end(before);
 	return sk->sk_memcg;
 #else
 	return true;
@@ -358,15 +356,22 @@ void xiw_sock_unlisten(struct socket *sock)
 
 int xiw_sock_shutdown(struct socket *sock)
 {
-	sock_grant_segment(sock->sk);
-	return kernel_sock_shutdown(sock, SHUT_WR);
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_sock_shutdown(sock, SHUT_WR);
+	xiw_nowait_end(before);
+	return ret;
 }
 
 void xiw_sock_release(struct socket *sock, bool abort)
 {
+	unsigned int before = xiw_nowait_begin(sock->sk);
+
 	if (abort)
 		sock_no_linger(sock->sk);
 	sock_release(sock);
+	xiw_nowait_end(before);
 }
 
 /*
@@ -387,6 +392,19 @@ static void sock_unmap_v4(struct sockaddr_storage *addr)
 	};
 }
 
+static int sock_names(struct socket *sock, struct sockaddr_storage *local,
+		      struct sockaddr_storage *remote)
+{
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_getsockname(sock, (struct sockaddr *)local);
+	if (ret >= 0)
+		ret = kernel_getpeername(sock, (struct sockaddr *)remote);
+	xiw_nowait_end(before);
+	return min(ret, 0);
+}
+
 int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 		   struct sockaddr_storage *remote)
 {
@@ -394,11 +412,8 @@ int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
 
 	memset(local, 0, sizeof(*local));
 	memset(remote, 0, sizeof(*remote));
-	ret = kernel_getsockname(sock, (struct sockaddr *)local);
-	if (ret < 0)
-		return ret;
-	ret = kernel_getpeername(sock, (struct sockaddr *)remote);
-	if (ret < 0)
+	ret = sock_names(sock, local, remote);
+	if (ret)
 		return ret;
 	sock_unmap_v4(local);
 	sock_unmap_v4(remote);
@@ -517,7 +532,12 @@ int xiw_sock_recv(struct socket *sock, void *to, unsigned int len)
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
 	struct kvec vec = { .iov_base = to, .iov_len = len };
 
-	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT);
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT);
+	xiw_nowait_end(before);
+	return ret;
 }
 
 void xiw_sock_discard(struct sock *sk)

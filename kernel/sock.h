@@ -4,8 +4,11 @@
 #define XIW_SOCK_H
 
 #include <linux/net.h>
+#include <linux/preempt.h>
+#include <linux/sched/mm.h>
 #include <linux/socket.h>
 #include <net/net_namespace.h>
+#include <net/sock.h>
 
 struct iw_cm_id;
 struct mem_cgroup;
@@ -13,19 +16,39 @@ struct xiw_ep;
 struct xiw_listener;
 struct xiw_qp;
 
+/*
+ * What a connection sends and receives is charged to the control group of its process. In a group
+ * at its limit TCP would make room first, which may take long and may kill a process, with the
+ * socket locked. Others wait for that lock, and a thread of the kernel has others to serve. So TCP
+ * is called between these two: the group goes over its limit, as it does by what a network brings,
+ * and its processes make room when they allocate next. xiw_batch_push() bounds by how much.
+ *
+ * Memory itself is taken without waiting in any case (sk_allocation). This opens the last reserves
+ * of the host, which payload may not take; what else there is, like acknowledgements, is short.
+ */
+static inline unsigned int xiw_nowait_begin(const struct sock *sk)
+{
+	return in_task() && mem_cgroup_from_sk(sk) ? memalloc_noreclaim_save() : 0;
+}
+
+static inline void xiw_nowait_end(unsigned int before)
+{
+	memalloc_noreclaim_restore(before);
+}
+
 /* sock.c APIs; all run in process context unless said otherwise */
 
 /**
  * xiw_sock_lock_now - lock a socket unless somebody has it
  * @sk: the socket
  *
- * Whoever has it may be a process that waits for memory of its own.
+ * Whoever has it may be a process that gets a CPU only now and then.
  *
  * Return: whether it is locked, for xiw_sock_unlock().
  */
 bool xiw_sock_lock_now(struct sock *sk);
 
-/* What came meanwhile is received, for which a thread of the kernel waits for nobody's memory. */
+/* What came meanwhile is received, which waits for nobody's memory. */
 void xiw_sock_unlock(struct sock *sk);
 
 /**
@@ -66,7 +89,10 @@ int xiw_sock_connect_error(const struct sock *sk);
 int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
 		    struct xiw_listener *listener);
 
-/* The port is free at once. The callback may still be running: RCU protects it. */
+/*
+ * Another listener of ours may have the port at once, a socket of others when this one is released.
+ * The callback may still be running: RCU protects it.
+ */
 void xiw_sock_unlisten(struct socket *sock);
 
 /**

@@ -643,29 +643,36 @@ bool xiw_tx_wants(const struct xiw_qp *qp)
 	       xiw_ring_ready(&qp->sq);
 }
 
-int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
+static int tx_stage_opening(struct xiw_run *run, u8 rtr)
 {
 	struct xiw_read read = { .sink.lkey = TX_OPENING_STAG, .opening = true };
-	struct xiw_run run = { .qp = qp, .sk = sk };
 	struct xiw_fpdu fpdu;
 	u32 payload = 0;
 	int ret;
 
+	if (rtr == XIW_RTR_READ)
+		return tx_stage_read_req(run, &read, TX_OPENING_STAG, 0);
+	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+	if (ret != TX_STAGED)
+		return ret;
+	xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, TX_OPENING_STAG, 0);
+	return xiw_segment_end(run, &fpdu);
+}
+
+int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
+{
+	struct xiw_run run = { .qp = qp, .sk = sk };
+	int ret;
+
 	xiw_segment_measure(&qp->tx, sk);
 	xiw_stage_begin(&run.stage);
-	if (rtr == XIW_RTR_READ) {
-		ret = tx_stage_read_req(&run, &read, TX_OPENING_STAG, 0);
-	} else {
-		ret = xiw_segment_begin(&run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
-		if (ret == TX_STAGED) {
-			xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, TX_OPENING_STAG, 0);
-			ret = xiw_segment_end(&run, &fpdu);
-		}
-	}
+	ret = xiw_fails("tx_opening") ? -ENOMEM : tx_stage_opening(&run, rtr);
 	xiw_stage_end(&run.stage);
+	if (ret < 0)
+		return ret;
 	qp->tx.hold = false;
 	WRITE_ONCE(qp->tx.blocked, false);
-	return ret < 0 ? ret : 0;
+	return 0;
 }
 
 int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,

@@ -83,7 +83,7 @@ settled() {
 	in_use >"$scratch/before"
 	sleep 1
 	in_use >"$scratch/after"
-	! grown "$scratch/after" "$scratch/before" 50 >/dev/null
+	! grown "$scratch/after" "$scratch/before" 50 >"$scratch/grown"
 }
 
 not_grown() {
@@ -96,7 +96,7 @@ not_grown() {
 no_growth() {
 	local round=$1 limit=$(($2 * $3 / 10))
 	"$round" 1
-	wait_until 30 settled
+	wait_until 30 settled || { say "of what was there before:"; cat "$scratch/grown"; return 1; }
 	"$round" "$3"
 	wait_until 20 not_grown "$limit" || { cat "$scratch/grown"; return 1; }
 	say "$(($2 * $3)) connections, of nothing $limit more:"

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Memory that the kernel gives to a process is charged to the control group of that process. */
+#include "../wire/stream.hpp"
 #include "cases.hpp"
-#include "raw_peer.hpp"
 
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -103,6 +105,9 @@ public:
 	{
 		write(own_ / "memory.max", std::to_string(octets).c_str());
 	}
+
+	/* Nothing more is let in without making room or killing a process. */
+	void close() const { limit(charged()); }
 
 private:
 	std::size_t charged_for(const std::string &kind) const
@@ -282,6 +287,88 @@ void second_call(const std::string &address)
 	std::cout << group.charged_sockets() << " octets are charged\n";
 }
 
+/* A process that does nothing but take up room in a control group. */
+class Member
+{
+public:
+	explicit Member(Group &group)
+	{
+		const std::size_t before = group.charged();
+
+		group.enter();
+		pid_ = fork();
+		require(pid_ >= 0, "fork");
+		if (!pid_) {
+			std::vector<char> all(room, 1);
+
+			for (;;)
+				pause();
+		}
+		group.leave();
+		await("it has its room", [&] { return group.charged() >= before + room; });
+	}
+	Member(const Member &) = delete;
+	~Member()
+	{
+		kill(pid_, SIGKILL);
+		waitpid(pid_, nullptr, 0);
+	}
+
+	bool lives() const { return !waitpid(pid_, nullptr, WNOHANG); }
+
+private:
+	static constexpr std::size_t room = 8 * mebibyte;
+
+	pid_t pid_;
+};
+
+/*
+ * The group has no room, and nothing to give back. TCP may still take some of what it sends, for else
+ * it would kill, or look for room with the socket locked, while others wait for both. A worker sends
+ * what is posted at once, and a process what it posts after a while.
+ */
+void no_room(const std::string &address)
+{
+	constexpr std::size_t size = 65536;
+	constexpr int count = 64;
+	raw::Acceptor acceptor(address);
+	Group group;
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), address, acceptor.port()), {});
+	Buffer from(end.pd(), size);
+	rdma_conn_param parameters = connection_parameters();
+
+	require(!rdma_connect(end.id(), &parameters), "rdma_connect");
+	group.leave();
+
+	raw::Peer peer = acceptor.accept();
+
+	auto request = peer.hear_frame();
+
+	require(request.has_value(), "it asks");
+	peer.say(wire::Initiator::accepting(*request).octets());
+	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+
+	Member member(group);
+
+	std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* its stack and the like */
+	group.close();
+	require(member.lives(), "it lives in the group at its limit");
+	for (int i = 0; i < count; i++) {
+		end.write(from.sge(0, size), 0, 1);
+		if (i % 2)
+			std::this_thread::sleep_for(std::chrono::milliseconds(2));
+	}
+	await("a batch is charged that the peer does not take",
+	      [&] { return group.charged_sockets() >= size; });
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	std::cout << group.charged_sockets() << " octets are charged\n";
+	require(member.lives(), "nobody is killed for it");
+	require(group.charged_sockets() < 8 * size, "it gets no further without room");
+	require(peer.hear(count * size).size() == count * size, "the peer gets all of it");
+	require(member.lives(), "nobody is killed for the rest");
+}
+
 const cases::Case all[] = {
 	{ "rings are charged", rings },
 	{ "device memory is charged", device_memory },
@@ -290,6 +377,7 @@ const cases::Case all[] = {
 	{ "what the kernel keeps of send requests is charged", send_requests },
 	{ "what callers send is charged to the process that they call", callers },
 	{ "what a second call sends is charged to the owner of the queue pair", second_call },
+	{ "who has no room left may send, and nobody is killed for it", no_room },
 };
 
 } /* namespace */

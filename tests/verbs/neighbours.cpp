@@ -207,6 +207,62 @@ void server_locks(const std::string &address)
 	require(in_time, "nobody waits for it");
 }
 
+/*
+ * The process at the other end has locked its socket to answer, and loses its CPU. Another call of
+ * the same caller is not held up for long.
+ */
+void slow_answer(const std::string &address)
+{
+	Setting loops(device_setting("loopback"), "1");
+	Listener slow(address), quick(address);
+	EventChannel channel = create_event_channel();
+	End first(resolve(channel.get(), slow.address()), {});
+	End second(resolve(channel.get(), quick.address()), {});
+	rdma_conn_param parameters = connection_parameters();
+	auto expect_open = [&] { expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, 1500); };
+
+	require(!rdma_connect(first.id(), &parameters), "rdma_connect");
+
+	End slow_end(slow.next_request(), {});
+	std::optional<cases::Told> pause(std::in_place, "pause", "cm_replied 3000");
+	std::jthread answer([&] { rdma_accept(slow_end.id(), &parameters); });
+
+	std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* it has begun */
+	pause.reset();
+	require(!rdma_connect(second.id(), &parameters), "rdma_connect");
+
+	End quick_end(quick.next_request(1500), {});
+
+	require(!rdma_accept(quick_end.id(), &parameters), "rdma_accept");
+	expect_open();
+	expect_open();
+}
+
+/*
+ * A process has lost its CPU with its socket locked, and whoever sees to its connection waits for it: a
+ * Send that nobody receives is looked at again after a second. A call at another port goes on.
+ */
+void socket_is_locked(const std::string &address)
+{
+	Stream stream(address, Role::responder);
+	std::optional<cases::Told> pause(std::in_place, "pause", "tx_push 6000");
+
+	stream.peer().say(fpdu(Untagged{}.ulpdu(octets_of(1, 8))));
+	std::this_thread::sleep_for(std::chrono::milliseconds(200));
+
+	std::jthread poster([&] { stream.end().write(stream.memory().sge(0, 1), 0, 1); });
+
+	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* it has begun */
+	pause.reset();
+	std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+
+	auto start = std::chrono::steady_clock::now();
+
+	Pair(address).expect_alive();
+	require(std::chrono::steady_clock::now() - start < std::chrono::seconds(2),
+		"another connection is there in less than two seconds");
+}
+
 /* A caller that has gone when the application answers it, and the next one. */
 template <int (*answer)(rdma_cm_id *id)>
 void late_answer(const std::string &address)
@@ -269,6 +325,8 @@ const cases::Case all[] = {
 	{ "a loop is never joined to a socket that is reset at once", server_goes<resets, 500> },
 	{ "a loop is never joined to a socket that ends at once", server_goes<ends, 500> },
 	{ "nobody waits for the lock of somebody else's socket", server_locks },
+	{ "a call is not held up by whoever answers another one", slow_answer },
+	{ "a call is not held up by a process that has its socket locked", socket_is_locked },
 	{ "a late rejection does not hit the next caller", late_answer<reject> },
 	{ "a late acceptance does not hit the next caller", late_answer<accept_with_own_queues> },
 };

@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
+#include <vector>
 
 using namespace rdma;
 
@@ -387,6 +389,62 @@ void end_comes_while_pages_are_fetched(const std::string &address)
 }
 
 /* An access to a hole ends the connection; others go on with the same region. */
+/* Sends in one go: each takes a turn, and so does the end of the run. */
+void send_list(Setting &s, unsigned int count)
+{
+	ibv_sge sge = s.sge(0, 1);
+	std::vector<ibv_send_wr> list(count, signaled(IBV_WR_SEND, sge));
+
+	for (unsigned int i = 0; i < count; i++) {
+		s.a.receive(s.local.sge(0, 1), 0);
+		list[i].next = i + 1 < count ? &list[i + 1] : nullptr;
+	}
+	require(!s.b.post(list.front()), "Sends are posted");
+	for (unsigned int i = 0; i < count; i++) {
+		expect_completion(s.b.send_cq(), IBV_WC_SUCCESS, 0);
+		expect_completion(s.a.recv_cq(), IBV_WC_SUCCESS, 0);
+	}
+}
+
+/*
+ * A Response and a Send take turns at what they read, and both find that nothing is there: the first
+ * of them to be told ends the stream, whoever has the first turn.
+ */
+void two_holes_with(const std::string &address, bool send_first, unsigned int turns)
+{
+	std::optional<cases::Told> slow(std::in_place, "pause", "odp_fetch 200");
+	Setting s(address);
+	Map other;
+	Mr mr = Setting::reg(s.b.pd(), other);
+	auto send = [&] { s.b.send({ other.address(), 1, mr->lkey }, 2); };
+
+	send_list(s, turns);
+	s.map.punch(0, size);
+	other.punch(0, size);
+	s.a.receive(s.local.sge(0, 1), 3);
+
+	const std::uint64_t before = page_fetches(s.b.pd());
+
+	if (send_first)
+		send();
+	s.a.read(s.local.sge(0, 1), s.map.address(), s.mr->rkey, 1);
+	await("the first miss is seen to", [&] { return page_fetches(s.b.pd()) > before; });
+	if (!send_first)
+		send();
+	std::this_thread::sleep_for(std::chrono::milliseconds(50));
+	slow.reset(); /* those that follow fail at once */
+	require(next_completion(s.a.send_cq(), 5000).status != IBV_WC_SUCCESS, "the Read fails");
+	require(next_completion(s.b.send_cq(), 5000).status != IBV_WC_SUCCESS, "the Send fails");
+	require(page_fetches(s.b.pd()) < before + 8, "nobody asks over and over");
+}
+
+void two_holes(const std::string &address)
+{
+	for (bool send_first : { true, false })
+		for (unsigned int turns : { 1, 2 })
+			two_holes_with(address, send_first, turns);
+}
+
 /* Pages of a file may come as late as its owner likes, who may be about to be ended, too. */
 void end_waits_for_no_page(const std::string &address)
 {
@@ -598,6 +656,7 @@ const cases::Case all[] = {
 	{ "a window is bound to it", windows },
 	{ "what came before the end is received", end_comes_while_pages_are_fetched },
 	{ "the end of a queue pair waits for no page", end_waits_for_no_page },
+	{ "two holes in one direction end the stream", two_holes },
 	{ "a hole is not written", write_to_hole },
 	{ "a hole is not read", read_from_hole },
 	{ "a hole takes no Atomic", atomic_on_hole },

@@ -150,6 +150,35 @@ void doorbell_before_opening(const std::string &address)
 		std::format("status {}, {} octets of {}", int{ wc.status }, wc.byte_len, size));
 }
 
+/* The opening message cannot be sent, and the peer takes the next one for it, if there is one. */
+void doorbell_without_opening(const std::string &address)
+{
+	Acceptor acceptor(address);
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), address, acceptor.port()), {});
+	Buffer from(end.pd(), 64);
+	rdma_conn_param parameters = connection_parameters();
+	cases::Told failure("fail", "tx_opening");
+	cases::Told pause("pause", "ep_refuse_reply 300");
+	std::atomic<bool> over = false;
+
+	if (rdma_connect(end.id(), &parameters))
+		fail("rdma_connect", errno);
+
+	Peer peer = acceptor.accept();
+	auto request = peer.hear_frame();
+
+	require(request.has_value(), "it asks");
+	peer.say(Initiator::accepting(*request).octets());
+
+	std::jthread poster(post_all_the_time, std::ref(end), std::ref(from), std::ref(over));
+	auto heard = peer.hear_fpdu();
+
+	over = true;
+	require(!heard || heard->opcode() == 7, "nothing but a Terminate comes");
+	expect_event(channel.get(), RDMA_CM_EVENT_CONNECT_ERROR);
+}
+
 int connect_plain(const sockaddr *to)
 {
 	socklen_t length = to->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
@@ -191,6 +220,8 @@ const cases::Case all[] = {
 	{ "a callback never meets a queue pair that was given back", callback_during_unbind },
 	{ "nothing goes over TCP while two ends are joined", doorbell_during_join },
 	{ "nothing comes before the message that opens the stream", doorbell_before_opening },
+	{ "nothing is sent if the message that opens the stream cannot be",
+	  doorbell_without_opening },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
 };
 

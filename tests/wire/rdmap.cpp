@@ -556,7 +556,7 @@ Peer call_with_little_room(Responder &device, const Setup &setup)
 void answer_within_a_run(const std::string &address)
 {
 	const Setup setup = with_depth(1, { .memory = 1 << 16 });
-	constexpr std::uint32_t size = 30000;
+	constexpr std::uint32_t size = 45000;
 
 	Responder device(address, setup);
 	Peer peer = call_with_little_room(device, setup);
