@@ -52,8 +52,12 @@ static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 #define RING_CHUNKS	(SZ_2M / CHUNK_SIZE)
 #define RING_CUT_MS	1000
 
-/* What a socket may hold for its peer while the control group that pays is over its limit. */
+/*
+ * What a socket may hold for its peer while the control group that pays is over its limit by more
+ * than such a part of it.
+ */
 #define BATCH_UNPAID	SZ_64K
+#define BATCH_CREDIT	8
 
 static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
 
@@ -250,25 +254,27 @@ static void batch_advance(struct xiw_batch *batch, size_t taken)
 	memmove(batch->vec, batch->vec + done, batch->num * sizeof(*batch->vec));
 }
 
-/* Whether the control group that pays for a socket, or one above it, is over its limit. */
+/*
+ * Whether the control group that pays for a socket, or one above it, is far over its limit. A
+ * little is usual: what files have in memory takes all that there is, and goes when a process
+ * allocates.
+ */
 static bool batch_payer_owes(const struct sock *sk)
 {
 #ifdef CONFIG_MEMCG
 	struct mem_cgroup *payer;
+	unsigned long max;
 
 	for (payer = mem_cgroup_from_sk(sk); payer; payer = parent_mem_cgroup(payer)) {
-		if (page_counter_read(&payer->memory) > READ_ONCE(payer->memory.max))
+		max = READ_ONCE(payer->memory.max);
+		if (page_counter_read(&payer->memory) > max + max / BATCH_CREDIT)
 			return true;
 	}
 #endif
 	return false;
 }
 
-/*
- * TCP charges without waiting, so a group at its limit gets no further than this with each
- * connection. As the peer acknowledges what there is, TCP asks for more.
- */
-static bool batch_has_to_wait(struct sock *sk)
+bool xiw_batch_has_to_wait(struct sock *sk)
 {
 	if (sk->sk_wmem_queued < BATCH_UNPAID || !batch_payer_owes(sk))
 		return false;
@@ -285,7 +291,7 @@ static int batch_send(const struct xiw_batch *batch, struct sock *sk)
 	unsigned int before;
 	int ret;
 
-	if (batch_has_to_wait(sk))
+	if (xiw_batch_has_to_wait(sk))
 		return -EAGAIN;
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, batch->vec, batch->num, batch->len);
 	before = xiw_nowait_begin(sk);

@@ -71,6 +71,18 @@ bool xiw_stage_commit(struct xiw_stage *stage, struct xiw_batch *batch, u32 len)
  */
 int xiw_batch_push(struct xiw_batch *batch, struct sock *sk);
 
+/**
+ * xiw_batch_has_to_wait - whether a socket may give TCP no more for now, because nobody pays for it
+ * @sk: the socket, locked
+ *
+ * TCP charges what it takes to a control group without waiting. If that is far over its limit, a
+ * connection gets a little ahead of its peer and no further.
+ *
+ * Return: true if it has to wait: acknowledgements bring its write_space callback, which asks
+ * again.
+ */
+bool xiw_batch_has_to_wait(struct sock *sk);
+
 /* Drops the octets that are left in @batch. */
 void xiw_batch_drop(struct xiw_batch *batch);
 

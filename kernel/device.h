@@ -48,7 +48,6 @@ struct xiw_lane;
  * @gid: hardware address of @netdev, made up if it has none; never zero, because the core takes a
  *	zero GID for an empty place in its table
  * @qps: queue pairs by number
- * @enabler: the thread that had the clients of the core told of the device last, or NULL
  * @next_qpn: where the search for a free number starts
  * @stags: registered memory by the upper 24 bits of its STag
  * @stags_ended: how many of them there are no more
@@ -58,6 +57,7 @@ struct xiw_lane;
  * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
  *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
  * @loopback: setting "loopback": connections within this host do without TCP (loop.c)
+ * @enabler: the thread that had the clients of the core told of the device last, or NULL
  * @num_eps: endpoints, also those that are closed and still referred to
  * @stats: event counters of each CPU
  * @qp_stats: struct xiw_qp_stats of all queue pairs
@@ -72,7 +72,6 @@ struct xiw_device {
 	union ib_gid		gid;
 
 	struct xarray		qps;
-	struct pid		*enabler;
 	u32			next_qpn;
 	struct xarray		stags;
 	atomic64_t		stags_ended;
@@ -83,6 +82,7 @@ struct xiw_device {
 	bool			responder_hold;
 	bool			loopback;
 
+	struct pid		*enabler;
 	atomic_t		num_eps;
 	struct xiw_stats __percpu *stats;
 	struct list_head	qp_stats;

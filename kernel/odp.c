@@ -206,7 +206,7 @@ static void fetch_put(struct xiw_fetch *fetch)
 	kref_put(&fetch->ref, fetch_free);
 }
 
-/* Return: who waits for @fetch, with a reference to its queue pair, or NULL. */
+/* Return: the accessor that waits for @fetch, with a reference to its queue pair, or NULL. */
 static struct xiw_accessor *fetch_end(struct xiw_fetch *fetch, bool failed)
 {
 	struct xiw_accessor *by;
@@ -216,7 +216,7 @@ static struct xiw_accessor *fetch_end(struct xiw_fetch *fetch, bool failed)
 	by = fetch->by;
 	if (by) {
 		xiw_qp_get(to_xiw_qp(by->ibqp));
-		by->failed = failed ? ODP_PUT_OFF : 0;
+		WRITE_ONCE(by->failed, failed ? ODP_PUT_OFF : 0);
 	}
 	if (fetch->orphan)
 		atomic_dec(&odp_orphans);
@@ -262,7 +262,7 @@ int xiw_odp_prepare(struct xiw_accessor *by)
 	return 0;
 }
 
-/* Return: whether @fetch may go on without anybody who waits for it. */
+/* Return: whether @fetch may go on though nobody waits for it any more. */
 static bool fetch_forget(struct xiw_fetch *fetch)
 {
 	unsigned long flags;
@@ -300,10 +300,26 @@ static void odp_retry(struct xiw_accessor *by)
 {
 	struct xiw_qp *qp = to_xiw_qp(by->ibqp);
 
-	if (by == &qp->tx_accessor)
+	if (by == &qp->tx_accessor || qp->loop)	/* there a run has the peer try again, too */
 		xiw_worker_retry(qp);
 	else if (!qp->rx.starved)	/* else it is tried again when that ends */
 		xiw_ep_retry_rx(qp->ep, ODP_PAUSE_MS);
+}
+
+/* Whether this is the access that could not have its pages. */
+static bool odp_has_failed(const struct xiw_accessor *by, const struct xiw_mr *mr, u64 addr)
+{
+	return READ_ONCE(by->failed) && by->stag == mr->stag && by->addr == addr;
+}
+
+/*
+ * If this is the access that missed pages, they came all the same: what its fetch says is of no use
+ * any more. A shorter one may begin at the same octet.
+ */
+static void odp_found(struct xiw_accessor *by, const struct xiw_mr *mr, u64 addr, u64 len)
+{
+	if (unlikely(by->stag == mr->stag && by->addr == addr && len >= by->fetch->len))
+		by->stag = 0;
 }
 
 /*
@@ -318,10 +334,12 @@ static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u
 
 	if (smp_load_acquire(&fetch->busy))	/* pairs with fetch_end() */
 		return XIW_MEM_ABSENT;
-	if (by->failed && by->stag == mr->stag && by->addr == addr) {
+	if (odp_has_failed(by, mr, addr)) {
 		by->failed = 0;
 		return XIW_MEM_BAD_BOUNDS;
 	}
+	if (!by->stag)		/* an access that is over */
+		by->failed = 0;
 	if (by->failed && --by->failed) {
 		odp_retry(by);
 		return XIW_MEM_ABSENT;
@@ -366,6 +384,7 @@ enum xiw_mem_fault xiw_odp_enter(struct xiw_mr *mr, struct xiw_accessor *by, u64
 	if (!read_trylock(&mr->odp->lock))
 		return odp_miss(mr, by, addr, place, len);
 	if (likely(odp_knows(mr->odp, place, len))) {
+		odp_found(by, mr, addr, len);
 		__release(&mr->odp->lock);	/* sparse: the leave is elsewhere */
 		return XIW_MEM_OK;
 	}

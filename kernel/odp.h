@@ -18,7 +18,7 @@ struct xiw_qp;
  * @fetch: gets the pages that the last access missed
  * @failed: not 0 if it could not have them: how many misses of others are put off until the access
  *	has tried again; the socket lock guards this and what follows, unless the fetch is under way
- * @stag: the access that missed them
+ * @stag: the access that missed them; 0 if it is over
  * @addr: its first octet
  */
 struct xiw_accessor {

@@ -52,6 +52,16 @@ static struct xiw_qp *sock_qp(const struct xiw_ep *ep)
 	return qp && qp->attached ? qp : NULL;
 }
 
+/* What else is done than TCP's own work may not take the last reserves of the host. */
+static void sock_receive(struct sock *sk, struct xiw_qp *qp)
+{
+	unsigned int nowait = current->flags & PF_MEMALLOC;
+
+	current->flags &= ~nowait;
+	xiw_rx_run(qp, sk);
+	current->flags |= nowait;
+}
+
 static void sock_data_ready(struct sock *sk)
 {
 	struct xiw_ep *ep = sock_ep(sk);
@@ -61,7 +71,7 @@ static void sock_data_ready(struct sock *sk)
 		return;
 	qp = sock_qp(ep);
 	if (qp)
-		xiw_rx_run(qp, sk);
+		sock_receive(sk, qp);
 	else
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 }
@@ -71,7 +81,7 @@ static void sock_write_space(struct sock *sk)
 	struct xiw_ep *ep = sock_ep(sk);
 	struct xiw_qp *qp;
 
-	if (!ep || !sk_stream_is_writeable(sk))
+	if (!ep || !sk_stream_is_writeable(sk) || xiw_batch_has_to_wait(sk))
 		return;
 	clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 	qp = sock_qp(ep);

@@ -21,7 +21,7 @@ struct xiw_qp;
  * at its limit TCP would make room first, which may take long and may kill a process, with the
  * socket locked. Others wait for that lock, and a thread of the kernel has others to serve. So TCP
  * is called between these two: the group goes over its limit, as it does by what a network brings,
- * and its processes make room when they allocate next. xiw_batch_push() bounds by how much.
+ * and its processes make room when they allocate next. xiw_batch_has_to_wait() bounds by how much.
  *
  * Memory itself is taken without waiting in any case (sk_allocation). This opens the last reserves
  * of the host, which payload may not take; what else there is, like acknowledgements, is short.

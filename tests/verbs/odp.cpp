@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -389,6 +390,23 @@ void end_comes_while_pages_are_fetched(const std::string &address)
 }
 
 /* An access to a hole ends the connection; others go on with the same region. */
+/* Of two parts that begin at the same octet the first is there, and the second is not. */
+void longer_part(const std::string &address)
+{
+	Setting s(address);
+	std::array parts{ s.sge(page - 100, 50), s.sge(page - 100, 200) };
+	ibv_send_wr wr = signaled(IBV_WR_SEND, parts[0], 1);
+	const std::uint64_t before = page_fetches(s.b.pd());
+
+	wr.num_sge = parts.size();
+	s.map.fill(2);
+	s.map.punch(page, page);
+	s.a.receive(s.local.sge(0, 250), 2);
+	require(!s.b.post(wr), "a Send is posted");
+	expect_completion(s.b.send_cq(), IBV_WC_LOC_PROT_ERR, 1);
+	require(page_fetches(s.b.pd()) < before + 8, "nobody asks over and over");
+}
+
 /* Sends in one go: each takes a turn, and so does the end of the run. */
 void send_list(Setting &s, unsigned int count)
 {
@@ -657,6 +675,7 @@ const cases::Case all[] = {
 	{ "what came before the end is received", end_comes_while_pages_are_fetched },
 	{ "the end of a queue pair waits for no page", end_waits_for_no_page },
 	{ "two holes in one direction end the stream", two_holes },
+	{ "a hole in the longer of two parts ends the stream", longer_part },
 	{ "a hole is not written", write_to_hole },
 	{ "a hole is not read", read_from_hole },
 	{ "a hole takes no Atomic", atomic_on_hole },
