@@ -541,7 +541,6 @@ int xiw_sock_recv(struct socket *sock, void *to, unsigned int len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
 	struct kvec vec = { .iov_base = to, .iov_len = len };
-
 	unsigned int before = xiw_nowait_begin(sock->sk);
 	int ret;
 

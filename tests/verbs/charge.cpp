@@ -263,34 +263,51 @@ void callers(const std::string &address)
 	await("the charge ends with them", [&] { return group.charged_sockets() < size; });
 }
 
+/* This process in a group of its own, and what it calls a raw peer with. */
+struct Caller {
+	Caller(const std::string &address, std::size_t size)
+		: acceptor(address), end(resolve(channel.get(), address, acceptor.port()), {}),
+		  from(end.pd(), size)
+	{
+	}
+
+	void connect()
+	{
+		rdma_conn_param parameters = connection_parameters();
+
+		require(!rdma_connect(end.id(), &parameters), "rdma_connect");
+	}
+
+	raw::Acceptor acceptor;
+	Group group;
+	EventChannel channel = create_event_channel();
+	End end;
+	Buffer from;
+};
+
 /* A peer of revision 1 is called a second time, by a thread of the kernel. */
 void second_call(const std::string &address)
 {
 	constexpr std::size_t size = 1 << 20;
-	raw::Acceptor acceptor(address);
-	Group group;
-	EventChannel channel = create_event_channel();
-	End end(resolve(channel.get(), address, acceptor.port()), {});
-	Buffer from(end.pd(), size);
-	rdma_conn_param parameters = connection_parameters();
+	Caller caller(address, size);
 
-	group.leave();
-	require(!rdma_connect(end.id(), &parameters), "rdma_connect");
+	caller.group.leave();
+	caller.connect();
 	{
-		raw::Peer first = acceptor.accept();
+		raw::Peer first = caller.acceptor.accept();
 
 		require(first.hear_frame().has_value(), "it asks in revision 2");
 	}
-	raw::Peer second = acceptor.accept();
+	raw::Peer second = caller.acceptor.accept();
 
 	require(second.hear_frame().has_value(), "it asks once more");
 	second.say(raw::Frame{ .key = raw::reply_key }.octets());
-	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	expect_event(caller.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 	for (int i = 0; i < 8; i++)
-		end.write(from.sge(0, size), 0, 1);
+		caller.end.write(caller.from.sge(0, size), 0, 1);
 	await("what the peer does not take is charged",
-	      [&] { return group.charged_sockets() >= 65536; });
-	std::cout << group.charged_sockets() << " octets are charged\n";
+	      [&] { return caller.group.charged_sockets() >= 65536; });
+	std::cout << caller.group.charged_sockets() << " octets are charged\n";
 }
 
 /* A process that does nothing but take up room in a control group. */
@@ -337,43 +354,39 @@ void no_room(const std::string &address)
 {
 	constexpr std::size_t size = 65536;
 	constexpr int count = 64;
-	raw::Acceptor acceptor(address);
-	Group group;
-	EventChannel channel = create_event_channel();
-	End end(resolve(channel.get(), address, acceptor.port()), {});
-	Buffer from(end.pd(), size);
-	rdma_conn_param parameters = connection_parameters();
+	Caller caller(address, size);
 
-	require(!rdma_connect(end.id(), &parameters), "rdma_connect");
-	group.leave();
+	caller.connect();
+	caller.group.leave();
 
-	raw::Peer peer = acceptor.accept();
+	raw::Peer peer = caller.acceptor.accept();
 
 	auto request = peer.hear_frame();
 
 	require(request.has_value(), "it asks");
 	peer.say(wire::Initiator::accepting(*request).octets());
-	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	expect_event(caller.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 
-	Member member(group);
+	Member member(caller.group);
 
 	std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* its stack and the like */
 
-	const std::size_t limit = group.close();
+	const std::size_t limit = caller.group.close();
 
 	require(member.lives(), "it lives in the group at its limit");
 	for (int i = 0; i < count; i++) {
-		end.write(from.sge(0, size), 0, 1);
+		caller.end.write(caller.from.sge(0, size), 0, 1);
 		if (i % 2)
 			std::this_thread::sleep_for(std::chrono::milliseconds(2));
 	}
 	await("a batch is charged that the peer does not take",
-	      [&] { return group.charged_sockets() >= size; });
+	      [&] { return caller.group.charged_sockets() >= size; });
 	std::this_thread::sleep_for(std::chrono::milliseconds(100));
-	std::cout << group.charged_sockets() << " octets are charged, the limit is " << limit
+	std::cout << caller.group.charged_sockets() << " octets are charged, the limit is " << limit
 		  << '\n';
 	require(member.lives(), "nobody is killed for it");
-	require(group.charged() < limit + limit / 8 + 8 * size, "it gets no further without room");
+	require(caller.group.charged() < limit + limit / 8 + 8 * size,
+		"it gets no further without room");
 	require(peer.hear(count * size).size() == count * size, "the peer gets all of it");
 	require(member.lives(), "nobody is killed for the rest");
 }
