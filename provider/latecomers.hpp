@@ -6,7 +6,6 @@
 #include <atomic>
 
 #include "doorbell.hpp"
-#include "ring.hpp"
 
 namespace xiw
 {
@@ -20,24 +19,24 @@ class Latecomers;
  * look at the ring, but sending all at once when the process has run out of
  * other work costs less than being sent piece by piece beside it. It is listed at both
  * completion queues of the queue pair, as a process that waits for an answer may poll
- * the one of receives only; so it is rung only if the kernel still asks for that.
+ * the one of receives only. Whoever finds either empty first rings, so @late is one for both.
  */
 struct Latecomer {
 	Doorbell *doorbell = nullptr;
-	const WorkRing *ring = nullptr;
+	std::atomic<bool> *late = nullptr;
 	std::atomic<bool> listed = false;
 	Latecomer *next = nullptr; /* in the list of its completion queue */
 	Latecomers *list = nullptr;
 
 	/* Before the first defer(). */
-	void join(Latecomers &of_cq, Doorbell &its_doorbell, const WorkRing &its_ring) noexcept
+	void join(Latecomers &of_cq, Doorbell &its_doorbell, std::atomic<bool> &is_late) noexcept
 	{
 		list = &of_cq;
 		doorbell = &its_doorbell;
-		ring = &its_ring;
+		late = &is_late;
 	}
 
-	/* It is late, if it has joined. */
+	/* @late has been set: it is listed, if it has joined. */
 	inline void defer() noexcept;
 };
 
@@ -52,9 +51,7 @@ class Latecomers
 public:
 	void add(Latecomer &one) noexcept
 	{
-		/* pairs with the fence in ring(): the flags that brought us here were read before */
-		std::atomic_thread_fence(std::memory_order_acquire);
-		if (one.listed.load(std::memory_order_relaxed) || one.listed.exchange(true))
+		if (one.listed.load() || one.listed.exchange(true))
 			return;
 		one.next = head_.load(std::memory_order_relaxed);
 		while (!head_.compare_exchange_weak(one.next, &one, std::memory_order_release))
@@ -71,10 +68,9 @@ public:
 			Latecomer &now = *one;
 
 			one = one->next;
+			/* In this order: whoever still finds it listed has set @late before. */
 			now.listed.store(false);
-			/* Whoever finds it listed still has set flags that are seen here. */
-			std::atomic_thread_fence(std::memory_order_seq_cst);
-			if (!(now.ring->flags() & XIW_DOORBELL_LATER))
+			if (!now.late->exchange(false))
 				continue;
 			now.doorbell->ring(); /* of a device that is gone nobody hears more */
 			rung = true;

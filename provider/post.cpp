@@ -195,6 +195,8 @@ int SendQueue::tell(std::uint32_t flags) noexcept
 		flags = ring_.flags();
 	}
 	if (flags & XIW_DOORBELL_LATER) {
+		if (!late_.load())
+			late_.store(true);
 		at_send_cq_.defer();
 		at_recv_cq_.defer();
 	}

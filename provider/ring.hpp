@@ -158,7 +158,9 @@ public:
 	/* The oldest entry that has not been consumed, or nullptr. */
 	const xiw_cqe *peek() const noexcept
 	{
-		return is_there(consumed_) ? &slot(consumed_) : nullptr;
+		xiw_cqe &oldest = slot(consumed_);
+
+		return is_there(oldest, consumed_) ? &oldest : nullptr;
 	}
 
 	/* Goes on to the next entry. */
@@ -180,7 +182,7 @@ public:
 		std::uint32_t gone = 0;
 		std::uint32_t end = consumed_;
 
-		while (is_there(end))
+		while (is_there(slot(end), end))
 			end++;
 		for (std::uint32_t n = end; n != consumed_;) {
 			n--;
@@ -217,9 +219,10 @@ public:
 private:
 	xiw_cqe &slot(std::uint32_t count) const noexcept { return slots_[count & (entries_ - 1)]; }
 
-	bool is_there(std::uint32_t count) const noexcept
+	/* Whether @entry is the one of count @count. */
+	bool is_there(xiw_cqe &entry, std::uint32_t count) const noexcept
 	{
-		return SharedWord(slot(count).gen).load(std::memory_order_acquire) ==
+		return SharedWord(entry.gen).load(std::memory_order_acquire) ==
 		       xiw_cqe_gen(count, entries_);
 	}
 

@@ -3,6 +3,7 @@
 #ifndef XIW_WORK_QUEUE_HPP
 #define XIW_WORK_QUEUE_HPP
 
+#include <atomic>
 #include <cstdint>
 
 #include "doorbell.hpp"
@@ -33,9 +34,9 @@ public:
 	/* Whoever polls one of these rings for it when the kernel wants that done later. */
 	void join(Latecomers &send_cq, Latecomers &recv_cq) noexcept
 	{
-		at_send_cq_.join(send_cq, doorbell_, ring_);
+		at_send_cq_.join(send_cq, doorbell_, late_);
 		if (&recv_cq != &send_cq)
-			at_recv_cq_.join(recv_cq, doorbell_, ring_);
+			at_recv_cq_.join(recv_cq, doorbell_, late_);
 	}
 
 	Doorbell &doorbell() noexcept { return doorbell_; }
@@ -92,6 +93,7 @@ private:
 	WorkRing ring_;
 	SendLimits limits_;
 	Doorbell doorbell_;
+	std::atomic<bool> late_ = false; /* it is to be rung by who finds nothing to poll */
 	Latecomer at_send_cq_;
 	Latecomer at_recv_cq_; /* listed nowhere if that is the same */
 	RetiredCount retired_;

@@ -8,7 +8,6 @@
 struct Late {
 	explicit Late(FakeKernel &kernel)
 	{
-		ctl.flags = XIW_DOORBELL_LATER;
 		owner.context = &kernel.context;
 		doorbell.connect(&owner, xiw::Doorbell::Queue::send);
 	}
@@ -16,13 +15,13 @@ struct Late {
 	/* At @cq. */
 	void list(xiw::CompletionQueue &cq)
 	{
-		one.join(cq.latecomers(), doorbell, ring);
+		one.join(cq.latecomers(), doorbell, late);
+		late = true;
 		one.defer();
 	}
 
 	ibv_qp owner = {};
 	xiw::Doorbell doorbell;
-	alignas(64) xiw_queue_ctl ctl = {};
-	xiw::WorkRing ring{ &ctl, nullptr, 1, 1, 1 };
+	std::atomic<bool> late = false;
 	xiw::Latecomer one;
 };
