@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* completion_queue.hpp - a completion queue: one mapping, one ring */
+/* completion_queue.hpp - a completion queue: its mapping and its ring */
 #ifndef XIW_COMPLETION_QUEUE_HPP
 #define XIW_COMPLETION_QUEUE_HPP
 
+#include <cstdint>
 #include <mutex>
 #include <optional>
 
+#include "deferred_doorbell.hpp"
 #include "domain.hpp"
-#include "latecomers.hpp"
+#include "finished_count.hpp"
 #include "lock.hpp"
 #include "mapping.hpp"
+#include "moved_ring.hpp"
 #include "rdma_core.hpp"
-#include "retired.hpp"
 #include "ring.hpp"
 
 namespace xiw
@@ -32,57 +34,61 @@ public:
 
 	static ibv_cq *create(ibv_context *context, int cqe, ibv_comp_channel *channel,
 			      int comp_vector) noexcept;
-	static ibv_cq_ex *create_extended(ibv_context *context,
-					  const ibv_cq_init_attr_ex &attr) noexcept;
+	static ibv_cq_ex *create_extended(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept;
 	static int destroy(ibv_cq *cq) noexcept;
 
 	void open(const CompletionRing &ring) noexcept { ring_ = ring; }
 
-	/* From here on completions retire requests of that send queue, or receive queue. */
-	void attach_sends(RetiredCount &retired) noexcept
+	/* From now on completions finish requests of that send or receive queue. */
+	void attach_sends(FinishedCount &finished) noexcept
 	{
 		std::lock_guard guard(lock_);
-		sends_.add(retired);
+		sends_.add(finished);
 	}
 
-	void attach_receives(RetiredCount &retired) noexcept
+	void attach_receives(FinishedCount &finished) noexcept
 	{
 		std::lock_guard guard(lock_);
-		receives_.add(retired);
+		receives_.add(finished);
 	}
 
-	/* Whoever polls does not touch it any more. */
-	void detach_sends(const RetiredCount &retired) noexcept
+	/* After this no thread that polls touches the count, so the caller may free it. */
+	void detach_sends(const FinishedCount &finished) noexcept
 	{
 		std::lock_guard guard(lock_);
-		sends_.remove(retired);
+		sends_.remove(finished);
 	}
 
-	void detach_receives(const RetiredCount &retired) noexcept
+	void detach_receives(const FinishedCount &finished) noexcept
 	{
 		std::lock_guard guard(lock_);
-		receives_.remove(retired);
+		receives_.remove(finished);
 	}
 
-	/* The queue pair is destroyed: nothing is left that comes from it or leads to it. */
-	void forget(std::uint32_t qpn, const Latecomer &latecomer) noexcept
+	/*
+	 * The kernel has destroyed the queue pair. Removes its completions and its deferred
+	 * doorbell.
+	 */
+	void remove_queue_pair(std::uint32_t qpn, const DeferredDoorbell &deferred) noexcept
 	{
 		std::lock_guard guard(lock_);
-		follow(); /* what there is to discard may be in memory that had no room before */
-		ring_.discard(qpn);
-		latecomers_.remove(latecomer);
+		discard(qpn);
+		deferred_doorbells_.remove(deferred);
 	}
 
-	/* The queue pair is reset: its completions go, and all requests of the queue are over. */
-	void reset(std::uint32_t qpn, RetiredCount &retired, std::uint32_t count) noexcept
+	/*
+	 * The kernel has reset the queue pair. Removes its completions, and finishes the @count
+	 * requests that were posted to one of its queues.
+	 */
+	void reset_queue_pair(std::uint32_t qpn, FinishedCount &finished,
+			      std::uint32_t count) noexcept
 	{
 		std::lock_guard guard(lock_);
-		follow(); /* what there is to discard may be in memory that had no room before */
-		ring_.discard(qpn);
-		retired.advance(count);
+		discard(qpn);
+		finished.advance_to(count);
 	}
 
-	Latecomers &latecomers() noexcept { return latecomers_; }
+	DeferredDoorbellList &deferred_doorbells() noexcept { return deferred_doorbells_; }
 
 	int resize(int cqe) noexcept;
 	int request_notification(bool solicited_only) noexcept;
@@ -90,58 +96,52 @@ public:
 	/* in poll.cpp */
 	int poll(int max, ibv_wc *wc) noexcept;
 
-	/* in extended_poll.cpp: ibv_start_poll() and its kin */
-	void offer_extended_poll() noexcept;
+	/* in extended_poll.cpp */
+	void fill_extended_poll_ops() noexcept;
 	int start_poll(const ibv_poll_cq_attr *attr) noexcept;
 	int next_poll() noexcept;
 	void end_poll() noexcept;
 
 private:
-	bool show_next() noexcept;
+	bool read_next() noexcept;
 
 	/*
-	 * The requests of the entry that is consumed are over. The entry is given back first: who
-	 * posts again at once needs a place for what completes then.
+	 * Consumes the oldest entry and finishes its requests. The entry is given back first:
+	 * another thread may post as soon as the requests have finished, and the new request
+	 * needs a free entry.
 	 */
-	void retire(std::uint32_t qpn, std::uint16_t opcode, std::uint32_t sq_count) noexcept
+	void consume_entry(std::uint32_t qpn, std::uint16_t opcode, std::uint32_t sq_count) noexcept
 	{
-		static_assert(XIW_WC_RECV_IMM & XIW_WC_RECV, "a bit that all receives have");
+		static_assert(XIW_WC_RECV_IMM & XIW_WC_RECV, "all receives have this bit");
 		ring_.consume();
 		ring_.publish();
 		if (opcode & XIW_WC_RECV)
-			receives_.advance(qpn);
+			receives_.advance_by_one(qpn);
 		else
-			sends_.advance(qpn, sq_count);
+			sends_.advance_to(qpn, sq_count);
+	}
+
+	/* The caller holds the lock. Returns 0 or a positive errno. */
+	int map_moved_ring() noexcept
+	{
+		return xiw::map_moved_ring(vcq_.cq.context, moved_, mapping_, ring_);
 	}
 
 	/*
-	 * Maps the memory to which the kernel has moved the queue. If there is no room for it
-	 * now, all that needs it tries again; meanwhile nothing is lost, but nothing can be polled.
+	 * Takes out the completions of @qpn that have not been polled. The caller holds the lock.
 	 */
-	int follow() noexcept
+	void discard(std::uint32_t qpn) noexcept
 	{
-		Mapping mapping;
-
-		if (!moved_)
-			return 0;
-		if (int err = mapping.map(vcq_.cq.context->cmd_fd, moved_->map_key,
-					  moved_->map_len)) {
-			ring_.close();
-			return err;
-		}
-		ring_.move(mapping.at<xiw_cq_ctl>(0), mapping.at<xiw_cqe>(moved_->slots_offset),
-			   moved_->entries);
-		mapping_ = std::move(mapping);
-		moved_.reset();
-		return 0;
+		map_moved_ring(); /* some may be in memory that there was no room to map */
+		ring_.discard(qpn);
 	}
 
-	/* Nothing is there: does what may change that. True if it is worth another look. */
-	bool stir() noexcept
+	/* The ring is empty. Does what may bring completions; returns whether to look again. */
+	bool make_progress() noexcept
 	{
-		const bool followed = moved_ && !follow();
+		const bool mapped = moved_ && !map_moved_ring();
 
-		return latecomers_.ring() || followed;
+		return deferred_doorbells_.ring_all() || mapped;
 	}
 
 	int map(const xiw_create_cq_resp &granted) noexcept;
@@ -150,12 +150,12 @@ private:
 	Mapping mapping_;
 	PollLock lock_;
 	CompletionRing ring_;
-	RetiredCounts sends_;
-	RetiredCounts receives_;
-	Latecomers latecomers_;
-	std::optional<xiw_create_cq_resp> moved_; /* where the ring is, if it is not mapped yet */
-	DomainUse parent_;
-	xiw_cqe shown_ = {}; /* between start_poll() and end_poll() */
+	FinishedCountTable sends_;
+	FinishedCountTable receives_;
+	DeferredDoorbellList deferred_doorbells_;
+	std::optional<xiw_create_cq_resp> moved_; /* where the ring is now, if not mapped yet */
+	ParentDomainRef parent_domain_;
+	xiw_cqe current_ = {}; /* completion that ibv_wc_read_*() read */
 };
 
 static_assert(std::is_standard_layout_v<CompletionQueue>, "starts with its ibv_cq");

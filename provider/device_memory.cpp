@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* device_memory.cpp - device memory: one mapping */
+/* device_memory.cpp - device memory and its mapping */
 
 #include "device_memory.hpp"
 
@@ -13,26 +13,12 @@
 namespace xiw
 {
 
-extern "C" {
-
-static int memcpy_to_dm(ibv_dm *dm, uint64_t offset, const void *from, size_t length) noexcept
-{
-	return DeviceMemory::from(dm).write(offset, from, length);
-}
-
-static int memcpy_from_dm(void *to, ibv_dm *dm, uint64_t offset, size_t length) noexcept
-{
-	return DeviceMemory::from(dm).read(to, offset, length);
-}
-
-} /* extern "C" */
-
 /*
- * Asks the kernel how the memory is mapped. libibverbs has its way to call methods of drivers in a
- * header that is no C++, so this is the system call itself.
+ * Asks the kernel for the key and the length of the memory. It calls ioctl() itself, because
+ * libibverbs' functions for driver methods are in a header that does not compile as C++.
  * Returns 0 or a positive errno.
  */
-static int query(const verbs_dm &vdm, xiw_query_dm_resp &answer) noexcept
+static int query(const verbs_dm &vdm, xiw_query_dm_resp &response) noexcept
 {
 	constexpr std::size_t attributes = 2;
 	constexpr std::size_t size =
@@ -50,33 +36,39 @@ static int query(const verbs_dm &vdm, xiw_query_dm_resp &answer) noexcept
 	header->attrs[0].data = vdm.handle;
 	header->attrs[1].attr_id = XIW_ATTR_DM_QUERY_RESP;
 	header->attrs[1].flags = UVERBS_ATTR_F_MANDATORY;
-	header->attrs[1].len = sizeof(answer);
-	header->attrs[1].data = reinterpret_cast<std::uintptr_t>(&answer);
+	header->attrs[1].len = sizeof(response);
+	header->attrs[1].data = reinterpret_cast<std::uintptr_t>(&response);
 	return ioctl(vdm.dm.context->cmd_fd, RDMA_VERBS_IOCTL, header) ? errno : 0;
 }
 
-/* Maps what the handle stands for. Returns 0 or a positive errno. */
+/* Maps the memory that the handle names. Returns 0 or a positive errno. */
 int DeviceMemory::open() noexcept
 {
-	xiw_query_dm_resp answer = {};
+	xiw_query_dm_resp response = {};
 
-	if (int err = query(vdm_, answer))
+	if (int err = query(vdm_, response))
 		return err;
-	vdm_.dm.memcpy_to_dm = memcpy_to_dm;
-	vdm_.dm.memcpy_from_dm = memcpy_from_dm;
-	length_ = answer.length;
-	return mapping_.map(vdm_.dm.context->cmd_fd, answer.map_key, answer.length);
+	vdm_.dm.memcpy_to_dm = [](ibv_dm *dm, std::uint64_t offset, const void *data,
+				  std::size_t length) {
+		return from(dm).write(offset, data, length);
+	};
+	vdm_.dm.memcpy_from_dm = [](void *data, ibv_dm *dm, std::uint64_t offset,
+				    std::size_t length) {
+		return from(dm).read(data, offset, length);
+	};
+	length_ = response.length;
+	return mapping_.map(vdm_.dm.context->cmd_fd, response.map_key, response.length);
 }
 
-ibv_dm *DeviceMemory::create(ibv_context *context, const ibv_alloc_dm_attr &attr) noexcept
+ibv_dm *DeviceMemory::create(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept
 {
-	if (attr.comp_mask)
+	if (attr->comp_mask)
 		return fail(EINVAL);
 
 	auto memory = make_object<DeviceMemory>();
 	if (!memory)
 		return nullptr;
-	if (int err = ibv_cmd_alloc_dm(context, &attr, &memory->vdm_, nullptr))
+	if (int err = ibv_cmd_alloc_dm(context, attr, &memory->vdm_, nullptr))
 		return fail(err);
 	if (int err = memory->open()) {
 		ibv_cmd_free_dm(&memory->vdm_);
@@ -87,7 +79,7 @@ ibv_dm *DeviceMemory::create(ibv_context *context, const ibv_alloc_dm_attr &attr
 
 int DeviceMemory::destroy(ibv_dm *dm) noexcept
 {
-	if (int err = ibv_cmd_free_dm(from(dm).command()))
+	if (int err = ibv_cmd_free_dm(from(dm).vdm()))
 		return err;
 	delete &from(dm);
 	return 0;
@@ -112,8 +104,8 @@ void DeviceMemory::unimport(ibv_dm *dm) noexcept
 	delete &from(dm);
 }
 
-/* Other devices are reached by words, and programs, as rdma-core's tests, want to be told. */
-int DeviceMemory::judge(std::uint64_t offset, std::uint64_t length) const noexcept
+/* Other devices copy whole words only, and rdma-core's tests expect an error for anything else. */
+int DeviceMemory::check_range(std::uint64_t offset, std::uint64_t length) const noexcept
 {
 	constexpr std::uint64_t word = 4;
 
@@ -124,7 +116,7 @@ int DeviceMemory::judge(std::uint64_t offset, std::uint64_t length) const noexce
 
 int DeviceMemory::write(std::uint64_t offset, const void *from, std::size_t length) noexcept
 {
-	if (int err = judge(offset, length))
+	if (int err = check_range(offset, length))
 		return err;
 	std::memcpy(mapping_.at<std::byte>(offset), from, length);
 	return 0;
@@ -132,7 +124,7 @@ int DeviceMemory::write(std::uint64_t offset, const void *from, std::size_t leng
 
 int DeviceMemory::read(void *to, std::uint64_t offset, std::size_t length) const noexcept
 {
-	if (int err = judge(offset, length))
+	if (int err = check_range(offset, length))
 		return err;
 	std::memcpy(to, mapping_.at<std::byte>(offset), length);
 	return 0;

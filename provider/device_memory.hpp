@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* device_memory.hpp - device memory: one mapping */
+/* device_memory.hpp - device memory and its mapping */
 #ifndef XIW_DEVICE_MEMORY_HPP
 #define XIW_DEVICE_MEMORY_HPP
+
+#include <cstddef>
+#include <cstdint>
 
 #include "mapping.hpp"
 #include "rdma_core.hpp"
@@ -9,7 +12,7 @@
 namespace xiw
 {
 
-/* The kernel's pages, which this device, having no memory of its own, calls its memory. */
+/* The device is software and has no memory, so its device memory is pages of the kernel. */
 class DeviceMemory
 {
 public:
@@ -18,23 +21,23 @@ public:
 		return *reinterpret_cast<DeviceMemory *>(dm);
 	}
 
-	static ibv_dm *create(ibv_context *context, const ibv_alloc_dm_attr &attr) noexcept;
+	static ibv_dm *create(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept;
 	static int destroy(ibv_dm *dm) noexcept;
 
-	/* What another context of the same device file made, and will destroy. */
+	/* Another context of the same device file has made it, and will destroy it. */
 	static ibv_dm *import(ibv_context *context, std::uint32_t handle) noexcept;
 	static void unimport(ibv_dm *dm) noexcept;
 
-	/* By this libibverbs' commands name it. */
-	verbs_dm *command() noexcept { return &vdm_; }
+	/* libibverbs' commands take this type. */
+	verbs_dm *vdm() noexcept { return &vdm_; }
 
-	/* Copies whole words of 4 octets. Returns 0 or a positive errno. */
+	/* @offset and @length are multiples of 4 bytes. Returns 0 or a positive errno. */
 	int write(std::uint64_t offset, const void *from, std::size_t length) noexcept;
 	int read(void *to, std::uint64_t offset, std::size_t length) const noexcept;
 
 private:
 	int open() noexcept;
-	int judge(std::uint64_t offset, std::uint64_t length) const noexcept;
+	int check_range(std::uint64_t offset, std::uint64_t length) const noexcept;
 
 	verbs_dm vdm_ = {};
 	Mapping mapping_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* domain.cpp - protection domains, thread domains, and parent domains, which join one of each */
+/* domain.cpp - protection domains, thread domains, and parent domains, which combine the two */
 
 #include "domain.hpp"
 
@@ -22,30 +22,30 @@ ibv_td *ThreadDomain::create(ibv_context *context, ibv_td_init_attr *attr) noexc
 
 int ThreadDomain::destroy(ibv_td *td) noexcept
 {
-	if (from(td).parents_)
+	if (from(td).num_parents_)
 		return EBUSY;
 	delete &from(td);
 	return 0;
 }
 
-ibv_pd *Domain::create(ibv_context *context) noexcept
+ibv_pd *ProtectionDomain::create(ibv_context *context) noexcept
 {
 	Request<struct ibv_alloc_pd, ib_uverbs_alloc_pd> request;
-	ib_uverbs_alloc_pd_resp answer;
+	ib_uverbs_alloc_pd_resp response;
 
-	auto domain = make_object<Domain>();
+	auto domain = make_object<ProtectionDomain>();
 	if (!domain)
 		return nullptr;
 	if (int err = ibv_cmd_alloc_pd(context, &domain->pd_, request.get(), sizeof(request),
-				       &answer, sizeof(answer)))
+				       &response, sizeof(response)))
 		return fail(err);
 	return &domain.release()->pd_;
 }
 
-/* No errors: the kernel sees the handle when it is first used. */
-ibv_pd *Domain::import(ibv_context *context, std::uint32_t handle) noexcept
+/* Does not ask the kernel: a wrong handle fails when it is first used. */
+ibv_pd *ProtectionDomain::import(ibv_context *context, std::uint32_t handle) noexcept
 {
-	auto domain = make_object<Domain>();
+	auto domain = make_object<ProtectionDomain>();
 	if (!domain)
 		return nullptr;
 	domain->pd_.context = context;
@@ -53,16 +53,16 @@ ibv_pd *Domain::import(ibv_context *context, std::uint32_t handle) noexcept
 	return &domain.release()->pd_;
 }
 
-void Domain::unimport(ibv_pd *pd) noexcept
+void ProtectionDomain::unimport(ibv_pd *pd) noexcept
 {
 	delete &from(pd);
 }
 
 /*
- * The program's own allocators cannot be used: the memory of queues comes from
- * the kernel. What they would be told (pd_context) does not matter then.
+ * Allocators of the program are refused, because the memory of the queues comes from the kernel.
+ * pd_context is an argument for the allocators, so it is accepted and ignored.
  */
-ibv_pd *Domain::create_parent(ibv_context *, ibv_parent_domain_init_attr *attr) noexcept
+ibv_pd *ProtectionDomain::create_parent(ibv_context *, ibv_parent_domain_init_attr *attr) noexcept
 {
 	constexpr std::uint32_t allocators = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
 	constexpr std::uint32_t known = allocators | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
@@ -74,29 +74,29 @@ ibv_pd *Domain::create_parent(ibv_context *, ibv_parent_domain_init_attr *attr) 
 	if (attr->comp_mask & allocators)
 		return fail(EOPNOTSUPP);
 
-	auto domain = make_object<Domain>();
+	auto domain = make_object<ProtectionDomain>();
 	if (!domain)
 		return nullptr;
 	ibv_initialize_parent_domain(&domain->pd_, attr->pd);
-	domain->contained_ = &from(attr->pd);
-	domain->contained_->parents_++;
+	domain->contained_pd_ = &from(attr->pd);
+	domain->contained_pd_->num_parents_++;
 	if (attr->td) {
-		domain->thread_ = &ThreadDomain::from(attr->td);
-		domain->thread_->parents_++;
+		domain->contained_td_ = &ThreadDomain::from(attr->td);
+		domain->contained_td_->num_parents_++;
 	}
 	return &domain.release()->pd_;
 }
 
-int Domain::destroy(ibv_pd *pd) noexcept
+int ProtectionDomain::destroy(ibv_pd *pd) noexcept
 {
-	Domain &domain = from(pd);
+	ProtectionDomain &domain = from(pd);
 
-	if (domain.parents_ || domain.users_)
+	if (domain.num_parents_ || domain.num_objects_)
 		return EBUSY;
-	if (domain.contained_) {
-		domain.contained_->parents_--;
-		if (domain.thread_)
-			domain.thread_->parents_--;
+	if (domain.contained_pd_) {
+		domain.contained_pd_->num_parents_--;
+		if (domain.contained_td_)
+			domain.contained_td_->num_parents_--;
 	} else if (int err = ibv_cmd_dealloc_pd(pd)) {
 		return err;
 	}

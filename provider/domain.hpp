@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* domain.hpp - protection domains, thread domains, and parent domains, which join one of each */
+/* domain.hpp - protection domains, thread domains, and parent domains, which combine the two */
 #ifndef XIW_DOMAIN_HPP
 #define XIW_DOMAIN_HPP
 
 #include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "rdma_core.hpp"
@@ -11,7 +12,10 @@
 namespace xiw
 {
 
-/* A promise of the program: what belongs to it is used by one thread at a time. */
+/*
+ * With a thread domain the program promises that only one thread at a time uses the objects in
+ * it.
+ */
 class ThreadDomain
 {
 public:
@@ -24,74 +28,86 @@ public:
 	static int destroy(ibv_td *td) noexcept;
 
 private:
-	friend class Domain;
+	friend class ProtectionDomain;
 
 	ibv_td td_ = {};
-	std::atomic<unsigned int> parents_ = 0;
+	std::atomic<unsigned int> num_parents_ = 0; /* parent domains that contain it */
 };
 
 /*
- * To the kernel a parent domain is the protection domain that it contains, so what was made in
- * it is counted here. What was made in a protection domain is counted by the kernel.
+ * ProtectionDomain - a protection domain or a parent domain; libibverbs has one type for both
+ *
+ * The kernel knows nothing of parent domains: it sees the protection domain that a parent domain
+ * contains. So the provider counts the objects in a parent domain, and refuses to destroy it while
+ * there are any. The kernel does that for the objects in a protection domain.
  */
-class Domain
+class ProtectionDomain
 {
 public:
-	static Domain &from(ibv_pd *pd) noexcept { return *reinterpret_cast<Domain *>(pd); }
+	static ProtectionDomain &from(ibv_pd *pd) noexcept
+	{
+		return *reinterpret_cast<ProtectionDomain *>(pd);
+	}
 
 	static ibv_pd *create(ibv_context *context) noexcept;
 	static ibv_pd *create_parent(ibv_context *context,
 				     ibv_parent_domain_init_attr *attr) noexcept;
 	static int destroy(ibv_pd *pd) noexcept;
 
-	/* One that another context of the same device file made, and will destroy. */
+	/* Another context of the same device file has made it, and will destroy it. */
 	static ibv_pd *import(ibv_context *context, std::uint32_t handle) noexcept;
 	static void unimport(ibv_pd *pd) noexcept;
 
-	/* Whether what is made in it needs no locks. */
-	bool is_single_threaded() const noexcept { return thread_; }
+	/* Returns whether the queues in it need no locks. */
+	bool is_single_threaded() const noexcept { return contained_td_; }
 
 private:
-	friend class DomainUse;
+	friend class ParentDomainRef;
 
 	ibv_pd pd_ = {};
-	Domain *contained_ = nullptr;	 /* of a parent domain only */
-	ThreadDomain *thread_ = nullptr; /* of a parent domain, if it has one */
-	std::atomic<unsigned int> parents_ = 0;
-	std::atomic<unsigned int> users_ = 0; /* of a parent domain only */
+	std::atomic<unsigned int> num_parents_ = 0; /* parent domains that contain it */
+	/* used by parent domains only */
+	ProtectionDomain *contained_pd_ = nullptr;
+	ThreadDomain *contained_td_ = nullptr; /* nullptr if it was made without one */
+	std::atomic<unsigned int> num_objects_ = 0;
 };
 
-/* That one object was made in a parent domain, if it was, for as long as the object lives. */
-class DomainUse
+/*
+ * ParentDomainRef - counts one object in its parent domain for as long as the object lives
+ *
+ * It does nothing for an object that was made in a protection domain.
+ */
+class ParentDomainRef
 {
 public:
-	DomainUse() = default;
+	ParentDomainRef() = default;
 
-	explicit DomainUse(ibv_pd *pd) noexcept
-		: parent_(Domain::from(pd).contained_ ? &Domain::from(pd) : nullptr)
+	explicit ParentDomainRef(ibv_pd *pd) noexcept
+		: parent_(ProtectionDomain::from(pd).contained_pd_ ? &ProtectionDomain::from(pd)
+								   : nullptr)
 	{
 		if (parent_)
-			parent_->users_++;
+			parent_->num_objects_++;
 	}
 
-	DomainUse &operator=(DomainUse &&other) noexcept
+	ParentDomainRef &operator=(ParentDomainRef &&other) noexcept
 	{
 		std::swap(parent_, other.parent_);
 		return *this;
 	}
 
-	~DomainUse()
+	~ParentDomainRef()
 	{
 		if (parent_)
-			parent_->users_--;
+			parent_->num_objects_--;
 	}
 
 private:
-	Domain *parent_ = nullptr;
+	ProtectionDomain *parent_ = nullptr;
 };
 
 static_assert(std::is_standard_layout_v<ThreadDomain>, "starts with its ibv_td");
-static_assert(std::is_standard_layout_v<Domain>, "starts with its ibv_pd");
+static_assert(std::is_standard_layout_v<ProtectionDomain>, "starts with its ibv_pd");
 
 } /* namespace xiw */
 

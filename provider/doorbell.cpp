@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* doorbell.cpp - tells the kernel to look at a ring */
+/* doorbell.cpp - asks the kernel to look at a ring */
 
 #include "doorbell.hpp"
+
+#include <cerrno>
+#include <cstddef>
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "uncancelled.hpp"
+#include "cancel_guard.hpp"
 
 namespace xiw
 {
@@ -46,8 +49,8 @@ void Doorbell::connect(ibv_context *context, std::uint32_t command, std::uint32_
 	command_ = {
 		.hdr = { .command = command,
 			 .in_words = sizeof(command_) / 4,
-			 .out_words = sizeof(answer_) / 4 },
-		.response = reinterpret_cast<std::uintptr_t>(&answer_),
+			 .out_words = sizeof(response_) / 4 },
+		.response = reinterpret_cast<std::uintptr_t>(&response_),
 		.handle = handle,
 		.wr_count = 0,
 		.sge_count = 0,
@@ -57,7 +60,7 @@ void Doorbell::connect(ibv_context *context, std::uint32_t command, std::uint32_
 
 int Doorbell::ring_slowly() noexcept
 {
-	Uncancelled guard;
+	CancelGuard no_cancel;
 	ibv_send_wr *bad_send;
 	ibv_recv_wr *bad_recv;
 
@@ -76,7 +79,7 @@ int Doorbell::ring() noexcept
 {
 	constexpr long size = sizeof(command_);
 
-	/* not write(): it is a cancellation point, and a queue may be locked */
+	/* write() is a cancellation point, and the caller may hold the lock of a queue */
 	if (syscall(SYS_write, fd_, &command_, size) == size) [[likely]]
 		return 0;
 	return ring_slowly();

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* doorbell.hpp - tells the kernel to look at a ring */
+/* doorbell.hpp - asks the kernel to look at a ring */
 #ifndef XIW_DOORBELL_HPP
 #define XIW_DOORBELL_HPP
+
+#include <cstdint>
 
 #include "rdma_core.hpp"
 
@@ -9,12 +11,12 @@ namespace xiw
 {
 
 /*
- * Doorbell - a verb that posts no work requests, in the cheapest form there is
+ * Doorbell - a post verb without work requests, sent the cheapest way
  *
- * That is write() of a command made once. The kernel refuses it to a process
- * that changed its credentials after it had opened the device; then, and
- * whatever else is wrong, libibverbs' general form of the same verb decides.
- * Neither is a cancellation point.
+ * The cheapest way is one write() of a command that is prepared once. The kernel refuses write()
+ * from a process that has changed its credentials since it opened the device. If write() fails,
+ * for this or any other reason, ring() falls back on libibverbs' function for the verb and
+ * returns its result. ring() is not a cancellation point either way.
  */
 class Doorbell
 {
@@ -22,7 +24,7 @@ public:
 	enum class Queue { send, recv, shared_recv };
 
 	Doorbell() = default;
-	Doorbell(const Doorbell &) = delete; /* the kernel has the address of answer_ */
+	Doorbell(const Doorbell &) = delete; /* command_ has the address of response_ */
 	Doorbell &operator=(const Doorbell &) = delete;
 
 	void connect(ibv_qp *qp, Queue queue) noexcept;
@@ -32,7 +34,10 @@ public:
 	int ring() noexcept;
 
 private:
-	/* struct ib_uverbs_post_send, post_recv or post_srq_recv: they agree so far */
+	/*
+	 * The common start of ib_uverbs_post_send, ib_uverbs_post_recv and
+	 * ib_uverbs_post_srq_recv.
+	 */
 	struct Command {
 		ib_uverbs_cmd_hdr hdr;
 		__aligned_u64 response;
@@ -47,9 +52,9 @@ private:
 
 	int fd_ = -1;
 	Queue queue_ = Queue::send;
-	void *owner_ = nullptr; /* ibv_srq if queue_ is shared_recv, else ibv_qp */
+	void *owner_ = nullptr; /* an ibv_srq if queue_ is shared_recv, else an ibv_qp */
 	Command command_ = {};
-	std::uint32_t answer_ = 0;
+	std::uint32_t response_ = 0;
 };
 
 } /* namespace xiw */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* extended_poll.cpp - from the ring to ibv_start_poll() and its kin */
+/* extended_poll.cpp - ibv_start_poll(), ibv_next_poll() and ibv_end_poll() */
 
 #include <cerrno>
 #include <ctime>
@@ -20,7 +20,7 @@ std::int64_t nanoseconds(clockid_t clock)
 	return now.tv_sec * std::int64_t{ 1'000'000'000 } + now.tv_nsec;
 }
 
-/* What the clock on the wall showed then: what it shows now, less the time since. */
+/* Translates a timestamp from CLOCK_MONOTONIC_RAW to CLOCK_REALTIME. */
 std::uint64_t wallclock(std::uint64_t timestamp)
 {
 	const auto since = nanoseconds(CLOCK_MONOTONIC_RAW) - static_cast<std::int64_t>(timestamp);
@@ -31,30 +31,31 @@ std::uint64_t wallclock(std::uint64_t timestamp)
 } /* namespace */
 
 /*
- * Shows the oldest completion that has not been consumed; false if there is none. Its fields are
- * read from a copy: so its requests may be posted again at once, and the program may do to the
- * queue and to queue pairs what it likes before it goes on.
+ * Reads the oldest completion that has not been consumed. Returns false if there is none.
+ *
+ * It copies the entry and gives it back at once. So the program may post new requests, and may
+ * create, destroy or reset queue pairs, before it goes on to the next completion.
  */
-bool CompletionQueue::show_next() noexcept
+bool CompletionQueue::read_next() noexcept
 {
 	const xiw_cqe *const cqe = ring_.peek();
 
 	if (!cqe)
 		return false;
-	shown_ = *cqe;
-	vcq_.cq_ex.wr_id = shown_.wr_id;
-	vcq_.cq_ex.status = static_cast<ibv_wc_status>(shown_.status);
-	retire(shown_.qpn, shown_.opcode, shown_.sq_count);
+	current_ = *cqe;
+	vcq_.cq_ex.wr_id = current_.wr_id;
+	vcq_.cq_ex.status = static_cast<ibv_wc_status>(current_.status);
+	consume_entry(current_.qpn, current_.opcode, current_.sq_count);
 	return true;
 }
 
-/* With a completion, and only then, the queue stays locked until end_poll(). */
+/* If there is a completion, the queue stays locked until end_poll(). Otherwise it is unlocked. */
 int CompletionQueue::start_poll(const ibv_poll_cq_attr *attr) noexcept
 {
 	if (attr->comp_mask)
 		return EINVAL;
 	lock_.hold();
-	if (show_next() || (stir() && show_next()))
+	if (read_next() || (make_progress() && read_next()))
 		return 0;
 	const int err = moved_ ? ENOMEM : ENOENT;
 	lock_.release();
@@ -63,7 +64,7 @@ int CompletionQueue::start_poll(const ibv_poll_cq_attr *attr) noexcept
 
 int CompletionQueue::next_poll() noexcept
 {
-	return show_next() ? 0 : ENOENT;
+	return read_next() ? 0 : ENOENT;
 }
 
 void CompletionQueue::end_poll() noexcept
@@ -71,37 +72,37 @@ void CompletionQueue::end_poll() noexcept
 	lock_.release();
 }
 
-/* The table of functions that verbs.h calls through. */
-void CompletionQueue::offer_extended_poll() noexcept
+/* Sets the functions that ibv_start_poll() and the others in verbs.h call. */
+void CompletionQueue::fill_extended_poll_ops() noexcept
 {
-	ibv_cq_ex &cq = vcq_.cq_ex;
+	ibv_cq_ex &ops = vcq_.cq_ex;
 
-	cq.start_poll = [](ibv_cq_ex *of, ibv_poll_cq_attr *attr) {
-		return from(of).start_poll(attr);
+	ops.start_poll = [](ibv_cq_ex *cq, ibv_poll_cq_attr *attr) {
+		return from(cq).start_poll(attr);
 	};
-	cq.next_poll = [](ibv_cq_ex *of) { return from(of).next_poll(); };
-	cq.end_poll = [](ibv_cq_ex *of) { from(of).end_poll(); };
-	cq.read_opcode = [](ibv_cq_ex *of) {
-		return static_cast<ibv_wc_opcode>(from(of).shown_.opcode);
+	ops.next_poll = [](ibv_cq_ex *cq) { return from(cq).next_poll(); };
+	ops.end_poll = [](ibv_cq_ex *cq) { from(cq).end_poll(); };
+	ops.read_opcode = [](ibv_cq_ex *cq) {
+		return static_cast<ibv_wc_opcode>(from(cq).current_.opcode);
 	};
-	cq.read_vendor_err = [](ibv_cq_ex *of) { return from(of).shown_.vendor_err; };
-	cq.read_byte_len = [](ibv_cq_ex *of) { return from(of).shown_.byte_len; };
-	/* or the key that the peer invalidated, in the same place */
-	cq.read_imm_data = [](ibv_cq_ex *of) -> __be32 { return from(of).shown_.imm_inv; };
-	cq.read_qp_num = [](ibv_cq_ex *of) { return from(of).shown_.qpn; };
-	cq.read_wc_flags = [](ibv_cq_ex *of) -> unsigned int { return from(of).shown_.flags; };
-	cq.read_completion_ts = [](ibv_cq_ex *of) -> std::uint64_t {
-		return from(of).shown_.timestamp;
+	ops.read_vendor_err = [](ibv_cq_ex *cq) { return from(cq).current_.vendor_err; };
+	ops.read_byte_len = [](ibv_cq_ex *cq) { return from(cq).current_.byte_len; };
+	/* verbs.h reads the rkey that the peer has invalidated through this function, too */
+	ops.read_imm_data = [](ibv_cq_ex *cq) -> __be32 { return from(cq).current_.imm_inv; };
+	ops.read_qp_num = [](ibv_cq_ex *cq) { return from(cq).current_.qpn; };
+	ops.read_wc_flags = [](ibv_cq_ex *cq) -> unsigned int { return from(cq).current_.flags; };
+	ops.read_completion_ts = [](ibv_cq_ex *cq) -> std::uint64_t {
+		return from(cq).current_.timestamp;
 	};
-	cq.read_completion_wallclock_ns = [](ibv_cq_ex *of) {
-		return wallclock(from(of).shown_.timestamp);
+	ops.read_completion_wallclock_ns = [](ibv_cq_ex *cq) {
+		return wallclock(from(cq).current_.timestamp);
 	};
 
-	/* what belongs to datagrams */
-	cq.read_src_qp = [](ibv_cq_ex *) { return std::uint32_t{ 0 }; };
-	cq.read_slid = [](ibv_cq_ex *) { return std::uint32_t{ 0 }; };
-	cq.read_sl = [](ibv_cq_ex *) { return std::uint8_t{ 0 }; };
-	cq.read_dlid_path_bits = [](ibv_cq_ex *) { return std::uint8_t{ 0 }; };
+	/* datagrams only */
+	ops.read_src_qp = [](ibv_cq_ex *) { return std::uint32_t{ 0 }; };
+	ops.read_slid = [](ibv_cq_ex *) { return std::uint32_t{ 0 }; };
+	ops.read_sl = [](ibv_cq_ex *) { return std::uint8_t{ 0 }; };
+	ops.read_dlid_path_bits = [](ibv_cq_ex *) { return std::uint8_t{ 0 }; };
 }
 
 } /* namespace xiw */

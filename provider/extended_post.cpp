@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* extended_post.cpp - from ibv_wr_*() to the ring: requests are put together in their slots */
+/* extended_post.cpp - ibv_wr_*(): builds work requests in the slots of the ring */
 
 #include <algorithm>
 #include <cerrno>
@@ -13,44 +13,44 @@
 namespace xiw
 {
 
-void SendQueue::start_draft(int err) noexcept
+void SendQueue::wr_start(int err) noexcept
 {
 	lock_.hold();
-	draft_.slot = nullptr;
-	draft_.produced = ring_.produced();
-	draft_.err = err;
+	batch_.slot = nullptr;
+	batch_.produced = ring_.produced();
+	batch_.err = err;
 }
 
-/* The last request of the draft is complete: an Atomic has its SGE. */
-void SendQueue::finish_request() noexcept
+/* Nothing more is set in the last request. Fails the batch if that is an Atomic without its SGE. */
+void SendQueue::check_last_request() noexcept
 {
-	if (draft_.slot && draft_.exact_len && !draft_.slot->num_sge && !draft_.err) [[unlikely]]
-		draft_.err = EINVAL;
+	if (batch_.slot && batch_.exact_len && !batch_.slot->num_sge && !batch_.err) [[unlikely]]
+		batch_.err = EINVAL;
 }
 
-/* Its slot, with a header that names neither data nor target; or nullptr. */
-xiw_send_slot *SendQueue::add_to_draft(std::uint8_t opcode, const ibv_qp_ex &qp) noexcept
+/* Returns the slot, whose header names neither data nor target yet, or nullptr after an error. */
+xiw_send_slot *SendQueue::wr_add(std::uint8_t opcode, const ibv_qp_ex &qp) noexcept
 {
 	const SendRule rule = rule_of(opcode);
 
-	finish_request();
-	draft_.slot = nullptr;
-	if (draft_.err) [[unlikely]]
+	check_last_request();
+	batch_.slot = nullptr;
+	if (batch_.err) [[unlikely]]
 		return nullptr;
 	if (qp.wr_flags & ~known_send_flags) [[unlikely]] {
-		draft_.err = EINVAL;
+		batch_.err = EINVAL;
 		return nullptr;
 	}
-	if (!ring_.has_room(draft_.produced, retired_.word())) [[unlikely]] {
-		draft_.err = ENOMEM;
+	if (!ring_.has_room(batch_.produced, finished_.word())) [[unlikely]] {
+		batch_.err = ENOMEM;
 		return nullptr;
 	}
 
-	auto *slot = reinterpret_cast<xiw_send_slot *>(ring_.slot(draft_.produced++));
+	auto *slot = reinterpret_cast<xiw_send_slot *>(ring_.slot(batch_.produced++));
 
 	slot->wr_id = qp.wr_id;
 	slot->opcode = opcode;
-	/* whether data is inline is said by who sets it */
+	/* wr_set_inline_data_list() sets XIW_SEND_INLINE; the program's flag is ignored */
 	slot->flags = static_cast<std::uint8_t>(qp.wr_flags & ~std::uint32_t{ XIW_SEND_INLINE });
 	if (limits_.signal_all)
 		slot->flags |= XIW_SEND_SIGNALED;
@@ -61,61 +61,61 @@ xiw_send_slot *SendQueue::add_to_draft(std::uint8_t opcode, const ibv_qp_ex &qp)
 	slot->rkey = 0;
 	slot->imm_inv = 0;
 
-	draft_.slot = slot;
-	draft_.sges = reinterpret_cast<ibv_sge *>(slot->data);
+	batch_.slot = slot;
+	batch_.sges = reinterpret_cast<ibv_sge *>(slot->data);
 	if (rule.atomic)
-		draft_.sges++; /* the operands are of the same size */
-	draft_.max_sge = std::min(rule.max_sge, limits_.max_sge);
-	draft_.exact_len = rule.atomic ? atomic_len : 0;
-	draft_.may_inline = rule.may_inline;
-	draft_.max_inline = limits_.max_inline;
+		batch_.sges++; /* the operands come first, and are as large as one SGE */
+	batch_.max_sge = std::min(rule.max_sge, limits_.max_sge);
+	batch_.exact_len = rule.atomic ? atomic_len : 0;
+	batch_.may_inline = rule.may_inline;
+	batch_.max_inline = limits_.max_inline;
 	return slot;
 }
 
-void SendQueue::set_sge(const ibv_sge &sge) noexcept
+void SendQueue::wr_set_sge(const ibv_sge &sge) noexcept
 {
-	if (!draft_.slot) [[unlikely]]
+	if (!batch_.slot) [[unlikely]]
 		return;
-	if (!draft_.max_sge || (draft_.exact_len && sge.length != draft_.exact_len)) [[unlikely]] {
-		draft_.err = EINVAL;
+	if (!batch_.max_sge || (batch_.exact_len && sge.length != batch_.exact_len)) [[unlikely]] {
+		batch_.err = EINVAL;
 		return;
 	}
-	draft_.slot->num_sge = 1;
-	*draft_.sges = sge;
+	batch_.slot->num_sge = 1;
+	*batch_.sges = sge;
 }
 
-void SendQueue::set_sges(std::size_t num_sge, const ibv_sge *sges) noexcept
+void SendQueue::wr_set_sge_list(std::size_t num_sge, const ibv_sge *sges) noexcept
 {
-	if (!draft_.slot) [[unlikely]]
+	if (!batch_.slot) [[unlikely]]
 		return;
-	if (num_sge > draft_.max_sge) [[unlikely]] {
-		draft_.err = EINVAL;
+	if (num_sge > batch_.max_sge) [[unlikely]] {
+		batch_.err = EINVAL;
 		return;
 	}
 
 	const auto len = total_length(sges, static_cast<std::uint32_t>(num_sge));
-	if (len > UINT32_MAX || (draft_.exact_len && len != draft_.exact_len)) [[unlikely]] {
-		draft_.err = EINVAL;
+	if (len > UINT32_MAX || (batch_.exact_len && len != batch_.exact_len)) [[unlikely]] {
+		batch_.err = EINVAL;
 		return;
 	}
-	draft_.slot->num_sge = static_cast<std::uint8_t>(num_sge);
-	std::copy_n(sges, num_sge, draft_.sges);
+	batch_.slot->num_sge = static_cast<std::uint8_t>(num_sge);
+	std::copy_n(sges, num_sge, batch_.sges);
 }
 
-void SendQueue::set_inline(std::size_t num_buf, const ibv_data_buf *bufs) noexcept
+void SendQueue::wr_set_inline_data_list(std::size_t num_buf, const ibv_data_buf *bufs) noexcept
 {
-	xiw_send_slot *const slot = draft_.slot;
+	xiw_send_slot *const slot = batch_.slot;
 	std::uint32_t len = 0;
 
 	if (!slot) [[unlikely]]
 		return;
-	if (!draft_.may_inline) [[unlikely]] {
-		draft_.err = EINVAL;
+	if (!batch_.may_inline) [[unlikely]] {
+		batch_.err = EINVAL;
 		return;
 	}
 	for (const ibv_data_buf *buf = bufs; buf != bufs + num_buf; buf++) {
-		if (buf->length > draft_.max_inline - len) [[unlikely]] {
-			draft_.err = EINVAL;
+		if (buf->length > batch_.max_inline - len) [[unlikely]] {
+			batch_.err = EINVAL;
 			return;
 		}
 		if (buf->length)
@@ -126,85 +126,85 @@ void SendQueue::set_inline(std::size_t num_buf, const ibv_data_buf *bufs) noexce
 	slot->inline_len = len;
 }
 
-/* It rings without the lock, like ibv_post_send(). */
-int SendQueue::post_draft() noexcept
+/* Rings without the lock: see post_list(). */
+int SendQueue::wr_complete() noexcept
 {
 	std::uint32_t flags = 0;
 
-	finish_request();
-	const int err = draft_.err;
-	if (!err && draft_.produced != ring_.produced())
-		flags = ring_.publish(draft_.produced);
+	check_last_request();
+	const int err = batch_.err;
+	if (!err && batch_.produced != ring_.produced())
+		flags = ring_.publish(batch_.produced);
 	lock_.release();
-	return flags ? tell(flags) : err;
+	return flags ? notify_kernel(flags) : err;
 }
 
-void QueuePair::offer_extended_post() noexcept
+void QueuePair::fill_extended_post_ops() noexcept
 {
-	ibv_qp_ex &qp = vqp_.qp_ex;
+	ibv_qp_ex &ops = vqp_.qp_ex;
 
 	vqp_.comp_mask |= VERBS_QP_EX;
-	qp.wr_start = [](ibv_qp_ex *of) {
-		QueuePair &queue_pair = from(&of->qp_base);
+	ops.wr_start = [](ibv_qp_ex *qp) {
+		QueuePair &queue_pair = from(&qp->qp_base);
 
-		queue_pair.sq_.start_draft(queue_pair.is_reset() ? EINVAL : 0);
+		queue_pair.sq_.wr_start(queue_pair.is_reset() ? EINVAL : 0);
 	};
-	qp.wr_complete = [](ibv_qp_ex *of) { return send_queue(of).post_draft(); };
-	qp.wr_abort = [](ibv_qp_ex *of) { send_queue(of).drop_draft(); };
+	ops.wr_complete = [](ibv_qp_ex *qp) { return send_queue(qp).wr_complete(); };
+	ops.wr_abort = [](ibv_qp_ex *qp) { send_queue(qp).wr_abort(); };
 
-	qp.wr_send = [](ibv_qp_ex *of) { send_queue(of).add_to_draft(XIW_OP_SEND, *of); };
-	qp.wr_send_inv = [](ibv_qp_ex *of, std::uint32_t rkey) {
-		if (auto *slot = send_queue(of).add_to_draft(XIW_OP_SEND_INV, *of))
+	ops.wr_send = [](ibv_qp_ex *qp) { send_queue(qp).wr_add(XIW_OP_SEND, *qp); };
+	ops.wr_send_inv = [](ibv_qp_ex *qp, std::uint32_t rkey) {
+		if (auto *slot = send_queue(qp).wr_add(XIW_OP_SEND_INV, *qp))
 			slot->imm_inv = rkey;
 	};
-	qp.wr_local_inv = [](ibv_qp_ex *of, std::uint32_t rkey) {
-		if (auto *slot = send_queue(of).add_to_draft(XIW_OP_LOCAL_INV, *of))
+	ops.wr_local_inv = [](ibv_qp_ex *qp, std::uint32_t rkey) {
+		if (auto *slot = send_queue(qp).wr_add(XIW_OP_LOCAL_INV, *qp))
 			slot->rkey = rkey;
 	};
-	qp.wr_bind_mw = [](ibv_qp_ex *of, ibv_mw *, std::uint32_t rkey,
-			   const ibv_mw_bind_info *info) {
-		if (auto *slot = send_queue(of).add_to_draft(XIW_OP_BIND_MW, *of)) {
+	ops.wr_bind_mw = [](ibv_qp_ex *qp, ibv_mw *, std::uint32_t rkey,
+			    const ibv_mw_bind_info *info) {
+		if (auto *slot = send_queue(qp).wr_add(XIW_OP_BIND_MW, *qp)) {
 			slot->rkey = rkey;
 			slot->bind = bind_of(*info);
 		}
 	};
-	qp.wr_rdma_write = [](ibv_qp_ex *of, std::uint32_t rkey, std::uint64_t addr) {
-		add_with_target(of, XIW_OP_WRITE, rkey, addr);
+	ops.wr_rdma_write = [](ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr) {
+		wr_add_remote(qp, XIW_OP_WRITE, rkey, addr);
 	};
-	qp.wr_rdma_write_imm = [](ibv_qp_ex *of, std::uint32_t rkey, std::uint64_t addr,
-				  __be32 imm) {
-		if (auto *slot = add_with_target(of, XIW_OP_WRITE_IMM, rkey, addr))
+	ops.wr_rdma_write_imm = [](ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr,
+				   __be32 imm) {
+		if (auto *slot = wr_add_remote(qp, XIW_OP_WRITE_IMM, rkey, addr))
 			slot->imm_inv = imm;
 	};
-	qp.wr_rdma_read = [](ibv_qp_ex *of, std::uint32_t rkey, std::uint64_t addr) {
-		add_with_target(of, XIW_OP_READ, rkey, addr);
+	ops.wr_rdma_read = [](ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr) {
+		wr_add_remote(qp, XIW_OP_READ, rkey, addr);
 	};
-	qp.wr_atomic_cmp_swp = [](ibv_qp_ex *of, std::uint32_t rkey, std::uint64_t addr,
-				  std::uint64_t compare, std::uint64_t swap) {
-		if (auto *slot = add_with_target(of, XIW_OP_CMP_SWP, rkey, addr))
+	ops.wr_atomic_cmp_swp = [](ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr,
+				   std::uint64_t compare, std::uint64_t swap) {
+		if (auto *slot = wr_add_remote(qp, XIW_OP_CMP_SWP, rkey, addr))
 			slot->atomic = { .compare_add = compare, .swap = swap };
 	};
-	qp.wr_atomic_fetch_add = [](ibv_qp_ex *of, std::uint32_t rkey, std::uint64_t addr,
-				    std::uint64_t add) {
-		if (auto *slot = add_with_target(of, XIW_OP_FETCH_ADD, rkey, addr))
+	ops.wr_atomic_fetch_add = [](ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addr,
+				     std::uint64_t add) {
+		if (auto *slot = wr_add_remote(qp, XIW_OP_FETCH_ADD, rkey, addr))
 			slot->atomic = { .compare_add = add, .swap = 0 };
 	};
 
-	qp.wr_set_sge = [](ibv_qp_ex *of, std::uint32_t lkey, std::uint64_t addr,
-			   std::uint32_t length) {
-		send_queue(of).set_sge({ .addr = addr, .length = length, .lkey = lkey });
+	ops.wr_set_sge = [](ibv_qp_ex *qp, std::uint32_t lkey, std::uint64_t addr,
+			    std::uint32_t length) {
+		send_queue(qp).wr_set_sge({ .addr = addr, .length = length, .lkey = lkey });
 	};
-	qp.wr_set_sge_list = [](ibv_qp_ex *of, std::size_t num_sge, const ibv_sge *sges) {
-		send_queue(of).set_sges(num_sge, sges);
+	ops.wr_set_sge_list = [](ibv_qp_ex *qp, std::size_t num_sge, const ibv_sge *sges) {
+		send_queue(qp).wr_set_sge_list(num_sge, sges);
 	};
-	qp.wr_set_inline_data = [](ibv_qp_ex *of, void *addr, std::size_t length) {
+	ops.wr_set_inline_data = [](ibv_qp_ex *qp, void *addr, std::size_t length) {
 		const ibv_data_buf buf = { .addr = addr, .length = length };
 
-		send_queue(of).set_inline(1, &buf);
+		send_queue(qp).wr_set_inline_data_list(1, &buf);
 	};
-	qp.wr_set_inline_data_list = [](ibv_qp_ex *of, std::size_t num_buf,
-					const ibv_data_buf *bufs) {
-		send_queue(of).set_inline(num_buf, bufs);
+	ops.wr_set_inline_data_list = [](ibv_qp_ex *qp, std::size_t num_buf,
+					 const ibv_data_buf *bufs) {
+		send_queue(qp).wr_set_inline_data_list(num_buf, bufs);
 	};
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* lock.hpp - mutual exclusion, skipped where no other thread can be */
+/* lock.hpp - mutexes that cost nothing where only one thread can use the queue */
 #ifndef XIW_LOCK_HPP
 #define XIW_LOCK_HPP
 
@@ -14,24 +14,27 @@ namespace xiw
 /*
  * Lock - protects one queue; for std::lock_guard
  *
- * lock() is for the length of one call, and does nothing while the process has
- * one thread. What unlock() undoes is what lock() did, since threads may go in
- * between. hold() is for what lasts from call to call until release(): the
- * program may start threads meanwhile, so it asks for none. If the program said
- * that one thread at a time uses the queue, all of them do nothing.
+ * lock() and unlock() bracket one verb. lock() does nothing while the process has a single thread.
+ * unlock() undoes what lock() did, even if the number of threads has changed in between.
  *
- * The mutex is adaptive: what it protects is short, but its holder may be
- * preempted.
+ * hold() and release() bracket several verbs, such as ibv_wr_start() to ibv_wr_complete(). The
+ * program may start threads in between, so hold() locks even if the process has a single thread.
+ *
+ * After disable() all four do nothing. It is for queues in a thread domain, with which the program
+ * promises that only one thread at a time uses the queue.
+ *
+ * The mutex is adaptive, which means it spins before it sleeps: critical sections are short, but
+ * the thread that holds the mutex may be preempted.
  */
 class Lock
 {
 public:
-	/* Before the first use. */
-	void skip() noexcept { skipped_ = true; }
+	/* Call it before the first lock() or hold(). */
+	void disable() noexcept { disabled_ = true; }
 
 	void lock() noexcept
 	{
-		if (skipped_ || __libc_single_threaded)
+		if (disabled_ || __libc_single_threaded)
 			return;
 		pthread_mutex_lock(&mutex_);
 		locked_ = true;
@@ -47,40 +50,40 @@ public:
 
 	void hold() noexcept
 	{
-		if (!skipped_)
+		if (!disabled_)
 			pthread_mutex_lock(&mutex_);
 	}
 
 	void release() noexcept
 	{
-		if (!skipped_)
+		if (!disabled_)
 			pthread_mutex_unlock(&mutex_);
 	}
 
 private:
 	pthread_mutex_t mutex_ = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
-	bool locked_ = false; /* by lock(); guarded by mutex_ */
-	bool skipped_ = false;
+	bool locked_ = false; /* lock() has locked mutex_, which guards this */
+	bool disabled_ = false;
 };
 
 /*
  * PollLock - protects one completion queue; for std::lock_guard
  *
- * As Lock, but a thread that holds it from call to call may make any other call meanwhile:
- * programs arm the queue, and create and destroy queue pairs, while they go through
- * its completions. And it is never skipped: that one thread polls does not mean that no
- * other creates and destroys queue pairs.
+ * It works like Lock, with two differences. The thread that holds it, between ibv_start_poll()
+ * and ibv_end_poll(), may call any other verb, which then locks nothing: programs arm the queue,
+ * and create and destroy queue pairs, while they go through its completions. And it cannot be
+ * disabled: even if only one thread polls, another thread may create or destroy queue pairs.
  */
 class PollLock
 {
 public:
 	void lock() noexcept
 	{
-		if (!is_mine())
+		if (!held_by_this_thread())
 			lock_.lock();
 	}
 
-	/* For the holder lock() has locked nothing, so this unlocks nothing. */
+	/* If this thread holds the lock, lock() has locked nothing and this unlocks nothing. */
 	void unlock() noexcept { lock_.unlock(); }
 
 	void hold() noexcept
@@ -96,8 +99,8 @@ public:
 	}
 
 private:
-	/* What a thread reads here is its own name only if it has written that itself. */
-	bool is_mine() const noexcept
+	/* Relaxed is enough: a thread can read its own id only if it has stored that id itself. */
+	bool held_by_this_thread() const noexcept
 	{
 		const pthread_t holder = holder_.load(std::memory_order_relaxed);
 

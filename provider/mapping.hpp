@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* mapping.hpp - owns one mmap of the device */
+/* mapping.hpp - owns one mmap() of the device file */
 #ifndef XIW_MAPPING_HPP
 #define XIW_MAPPING_HPP
 
@@ -33,10 +33,7 @@ public:
 			munmap(start_, len_);
 	}
 
-	/*
-	 * Maps @len octets that the kernel calls @key.
-	 * Returns 0 or a positive errno.
-	 */
+	/* Maps @len bytes that the kernel identifies by @key. Returns 0 or a positive errno. */
 	int map(int fd, std::uint64_t key, std::size_t len) noexcept
 	{
 		static_assert(sizeof(off_t) == sizeof(key), "needs _FILE_OFFSET_BITS=64");
@@ -49,7 +46,7 @@ public:
 		return 0;
 	}
 
-	/* What lies @offset octets into the mapping. */
+	/* @offset is in bytes from the start of the mapping. */
 	template <class T>
 	T *at(std::size_t offset) const noexcept
 	{

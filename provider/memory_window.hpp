@@ -12,18 +12,27 @@ namespace xiw
 class MemoryWindow
 {
 public:
+	static MemoryWindow &from(ibv_mw *mw) noexcept
+	{
+		return *reinterpret_cast<MemoryWindow *>(mw);
+	}
+
 	static ibv_mw *create(ibv_pd *pd, ibv_mw_type type) noexcept;
-	static int bind(ibv_mw *mw, ibv_qp *qp, const ibv_mw_bind &bind) noexcept;
 	static int destroy(ibv_mw *mw) noexcept;
+
+	int bind(ibv_qp *qp, const ibv_mw_bind *bind) noexcept;
 
 private:
 	ibv_mw mw_ = {};
-	DomainUse domain_;
+	ParentDomainRef parent_domain_;
 };
 
 static_assert(std::is_standard_layout_v<MemoryWindow>, "starts with its ibv_mw");
 
-/* For the kernel. Without a region a window is bound to nothing. */
+/*
+ * Translates @info for the kernel. Without a region the length is 0, which unbinds a window of
+ * type 1.
+ */
 inline xiw_bind bind_of(const ibv_mw_bind_info &info)
 {
 	return { .addr = info.addr,

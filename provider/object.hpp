@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* object.hpp - life of the objects that libibverbs holds between create and destroy */
+/* object.hpp - allocates the objects that libibverbs holds from create to destroy */
 #ifndef XIW_OBJECT_HPP
 #define XIW_OBJECT_HPP
 
 #include <cerrno>
+#include <cstddef>
 #include <memory>
 #include <new>
 
 namespace xiw
 {
 
-/* A zeroed T, or nullptr with errno set. Whoever gives it to libibverbs calls release(). */
+/* Returns a value-initialized T, or nullptr with errno set. */
 template <class T>
 std::unique_ptr<T> make_object() noexcept
 {
@@ -21,7 +22,7 @@ std::unique_ptr<T> make_object() noexcept
 	return object;
 }
 
-/* How a creating verb fails. */
+/* Sets errno and returns the null pointer that a verb returns when it cannot create an object. */
 inline std::nullptr_t fail(int err) noexcept
 {
 	errno = err;

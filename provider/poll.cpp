@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* poll.cpp - from the ring to ibv_wc */
+/* poll.cpp - ibv_poll_cq(): copies completions from the ring to ibv_wc */
 
 #include <cerrno>
+#include <mutex>
 
 #include "completion_queue.hpp"
 
@@ -24,7 +25,7 @@ static_assert(same_number(IBV_WC_RECV_RDMA_WITH_IMM, XIW_WC_RECV_IMM));
 static_assert(same_number(IBV_WC_WITH_IMM, XIW_WC_WITH_IMM));
 static_assert(same_number(IBV_WC_WITH_INV, XIW_WC_WITH_INV));
 
-/* Field by field, as a whole ibv_wc would be put together elsewhere and copied. */
+/* Assigns each field, because the compiler would build a whole ibv_wc on the stack and copy it. */
 void fill(ibv_wc &wc, const xiw_cqe &cqe)
 {
 	wc.wr_id = cqe.wr_id;
@@ -32,11 +33,11 @@ void fill(ibv_wc &wc, const xiw_cqe &cqe)
 	wc.opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
 	wc.vendor_err = cqe.vendor_err;
 	wc.byte_len = cqe.byte_len;
-	wc.imm_data = cqe.imm_inv; /* or wc.invalidated_rkey, in the same place */
+	wc.imm_data = cqe.imm_inv; /* a union with wc.invalidated_rkey */
 	wc.qp_num = cqe.qpn;
 	wc.wc_flags = cqe.flags;
 
-	/* what belongs to datagrams */
+	/* datagrams only */
 	wc.src_qp = 0;
 	wc.pkey_index = 0;
 	wc.slid = 0;
@@ -53,12 +54,12 @@ int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
 
 	while (n < max) {
 		const xiw_cqe *cqe = ring_.peek();
-		if (!cqe && !n && stir())
+		if (!cqe && !n && make_progress())
 			cqe = ring_.peek();
 		if (!cqe)
 			break;
 		fill(wc[n++], *cqe);
-		retire(cqe->qpn, cqe->opcode, cqe->sq_count);
+		consume_entry(cqe->qpn, cqe->opcode, cqe->sq_count);
 	}
 	return !n && moved_ ? -ENOMEM : n;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* post.cpp - from ibv_post_* to the ring */
+/* post.cpp - ibv_post_send() and ibv_post_recv(): copies work requests to the ring */
 
 #include <cerrno>
 #include <cstring>
@@ -21,7 +21,7 @@ static_assert(offsetof(ibv_sge, addr) == offsetof(xiw_sge, addr));
 static_assert(offsetof(ibv_sge, length) == offsetof(xiw_sge, length));
 static_assert(offsetof(ibv_sge, lkey) == offsetof(xiw_sge, lkey));
 
-/* The opcode as a number: the process may pass any, and the enum holds few. */
+/* The process may pass any number. To read it as the enum would be undefined, so copy its bytes. */
 std::uint32_t opcode_of(const ibv_send_wr &wr)
 {
 	std::uint32_t opcode;
@@ -37,7 +37,7 @@ void copy_sges(std::byte *to, const ibv_sge *sges, std::uint32_t num_sge)
 		std::memcpy(to, sges, num_sge * sizeof(*sges));
 }
 
-/* Returns the octets copied. */
+/* Returns how many bytes it copied. */
 std::uint32_t copy_inline(std::byte *to, const ibv_sge *sges, std::uint32_t num_sge)
 {
 	std::byte *const start = to;
@@ -51,8 +51,8 @@ std::uint32_t copy_inline(std::byte *to, const ibv_sge *sges, std::uint32_t num_
 	return static_cast<std::uint32_t>(to - start);
 }
 
-/* The peer's memory, and what else the header of a slot takes from the opcode's part of a request. */
-void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
+/* Fills the fields of a slot's header whose meaning depends on the opcode. */
+void fill_opcode_fields(xiw_send_slot &slot, const ibv_send_wr &wr)
 {
 	slot.remote_addr = 0;
 	slot.rkey = 0;
@@ -87,15 +87,17 @@ void fill_target(xiw_send_slot &slot, const ibv_send_wr &wr)
 }
 
 /*
- * Fills slots from a list, shows them to the kernel, and has @tell ring if need be.
+ * Fills slots from a list, publishes them, and calls @notify if the kernel asks for a doorbell.
  *
- * That rings without the lock: other threads fill slots meanwhile, and the kernel
- * takes these along. Slots that it was shown cannot be taken back, and when it
- * does not hear the doorbell nobody knows when it will look. So the whole list
- * counts as refused then; this happens when the device is gone.
+ * @notify runs without the lock. Other threads may fill slots meanwhile, and the kernel takes these
+ * as well.
+ *
+ * If the doorbell fails, the slots are published already and cannot be taken back, but the kernel
+ * may never look at them. So the whole list counts as refused then. This happens if the device was
+ * removed.
  */
-template <class Wr, class Fill, class Tell>
-int post_list(Lock &lock, WorkRing &ring, Wr *const list, Wr **bad, Fill fill, Tell tell)
+template <class Wr, class Fill, class Notify>
+int post_list(Lock &lock, WorkRing &ring, Wr *const list, Wr **bad, Fill fill, Notify notify)
 {
 	Wr *wr = list;
 	std::uint32_t flags = 0;
@@ -119,9 +121,9 @@ int post_list(Lock &lock, WorkRing &ring, Wr *const list, Wr **bad, Fill fill, T
 		*bad = wr;
 	if (!flags) [[likely]]
 		return err;
-	if (int unheard = tell(flags)) {
+	if (int ring_err = notify(flags)) {
 		*bad = list;
-		return unheard;
+		return ring_err;
 	}
 	return err;
 }
@@ -131,7 +133,7 @@ int post_list(Lock &lock, WorkRing &ring, Wr *const list, Wr **bad, Fill fill, T
 int SendQueue::check(const ibv_send_wr &wr) const noexcept
 {
 	const SendRule rule = rule_of(opcode_of(wr));
-	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge); /* huge if negative */
+	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge); /* huge if it was negative */
 
 	if (rule.refused)
 		return rule.refused;
@@ -150,7 +152,7 @@ int SendQueue::check(const ibv_send_wr &wr) const noexcept
 	return 0;
 }
 
-/* Checks all of the request, then fills the slot of count @count. */
+/* Leaves the slot of count @count untouched if it refuses the request. */
 int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 {
 	if (int err = check(wr)) [[unlikely]]
@@ -170,7 +172,7 @@ int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 	slot.num_sge = is_inline ? 0 : static_cast<std::uint8_t>(num_sge);
 	slot.reserved = 0;
 	slot.inline_len = is_inline ? copy_inline(data, wr.sg_list, num_sge) : 0;
-	fill_target(slot, wr);
+	fill_opcode_fields(slot, wr);
 	if (is_inline)
 		return 0;
 	if (rule_of(wr.opcode).atomic) {
@@ -183,10 +185,11 @@ int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 }
 
 /*
- * Does what the kernel asks for, now that it was shown requests. It may answer the doorbell by
- * leaving them for later. Returns 0 or a positive errno.
+ * Does what the kernel asks for in @flags after slots were published. The kernel may set
+ * XIW_DOORBELL_LATER while it handles the doorbell, so the flags are read again after that.
+ * Returns 0 or a positive errno.
  */
-int SendQueue::tell(std::uint32_t flags) noexcept
+int SendQueue::notify_kernel(std::uint32_t flags) noexcept
 {
 	int err = 0;
 
@@ -195,10 +198,10 @@ int SendQueue::tell(std::uint32_t flags) noexcept
 		flags = ring_.flags();
 	}
 	if (flags & XIW_DOORBELL_LATER) {
-		if (!late_.load())
-			late_.store(true);
-		at_send_cq_.defer();
-		at_recv_cq_.defer();
+		if (!doorbell_pending_.load())
+			doorbell_pending_.store(true);
+		deferred_on_send_cq_.defer();
+		deferred_on_recv_cq_.defer();
 	}
 	return err;
 }
@@ -206,17 +209,17 @@ int SendQueue::tell(std::uint32_t flags) noexcept
 int SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 {
 	auto fill_one = [this](auto count, const ibv_send_wr &one) {
-		return ring_.has_room(count, retired_.word()) ? fill(count, one) : ENOMEM;
+		return ring_.has_room(count, finished_.word()) ? fill(count, one) : ENOMEM;
 	};
 
 	return post_list(lock_, ring_, wr, bad, fill_one,
-			 [this](std::uint32_t flags) { return tell(flags); });
+			 [this](std::uint32_t flags) { return notify_kernel(flags); });
 }
 
-/* Checks all of the request, then fills the slot of count @count. */
+/* Leaves the slot of count @count untouched if it refuses the request. */
 int ReceiveQueue::fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept
 {
-	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge); /* huge if negative */
+	const auto num_sge = static_cast<std::uint32_t>(wr.num_sge); /* huge if it was negative */
 
 	if (num_sge > max_sge_ || total_length(wr.sg_list, num_sge) > UINT32_MAX) [[unlikely]]
 		return EINVAL;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider.cpp - match table, op table, the C entry points */
+/* provider.cpp - the entry points that libibverbs calls, and how it finds this provider */
+
+#include <cstddef>
+#include <cstdint>
 
 #include "completion_queue.hpp"
 #include "context.hpp"
@@ -9,21 +12,28 @@
 #include "memory_window.hpp"
 #include "object.hpp"
 #include "queue_pair.hpp"
-#include "shared_receive.hpp"
+#include "shared_receive_queue.hpp"
 
 using namespace xiw;
 
 extern "C" {
 
-static int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *list,
-		     uint32_t num) noexcept
+/*
+ * Each entry point has the name of its field in verbs_context_ops and only forwards its
+ * arguments: to a member function of the object that it acts on, or to a static function if it
+ * makes an object, ends one, or acts on none. The functions that libibverbs calls through an
+ * object (ibv_cq_ex, ibv_qp_ex, ibv_dm) are set where the object is made.
+ */
+
+static int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge *list,
+		     std::uint32_t num) noexcept
 {
 	return MemoryRegion::advise(pd, advice, flags, list, num);
 }
 
 static ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept
 {
-	return DeviceMemory::create(context, *attr);
+	return DeviceMemory::create(context, attr);
 }
 
 static ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept
@@ -33,12 +43,12 @@ static ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept
 
 static ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr) noexcept
 {
-	return Domain::create_parent(context, attr);
+	return ProtectionDomain::create_parent(context, attr);
 }
 
 static ibv_pd *alloc_pd(ibv_context *context) noexcept
 {
-	return Domain::create(context);
+	return ProtectionDomain::create(context);
 }
 
 static ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept
@@ -48,7 +58,7 @@ static ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept
 
 static int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept
 {
-	return MemoryWindow::bind(mw, qp, *bind);
+	return MemoryWindow::from(mw).bind(qp, bind);
 }
 
 static ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
@@ -59,7 +69,7 @@ static ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channe
 
 static ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept
 {
-	return CompletionQueue::create_extended(context, *attr);
+	return CompletionQueue::create_extended(context, attr);
 }
 
 static ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
@@ -67,14 +77,14 @@ static ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 	return QueuePair::create(pd, attr);
 }
 
-static ibv_qp *create_qp_ex(ibv_context *, ibv_qp_init_attr_ex *attr) noexcept
+static ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
 {
-	return QueuePair::create_extended(attr);
+	return QueuePair::create_extended(context, attr);
 }
 
 static ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 {
-	return SharedReceive::create(pd, attr);
+	return SharedReceiveQueue::create(pd, attr);
 }
 
 static int dealloc_mw(ibv_mw *mw) noexcept
@@ -84,7 +94,7 @@ static int dealloc_mw(ibv_mw *mw) noexcept
 
 static int dealloc_pd(ibv_pd *pd) noexcept
 {
-	return Domain::destroy(pd);
+	return ProtectionDomain::destroy(pd);
 }
 
 static int dealloc_td(ibv_td *td) noexcept
@@ -109,12 +119,12 @@ static int destroy_qp(ibv_qp *qp) noexcept
 
 static int destroy_srq(ibv_srq *srq) noexcept
 {
-	return SharedReceive::destroy(srq);
+	return SharedReceiveQueue::destroy(srq);
 }
 
 static void free_context(ibv_context *context) noexcept
 {
-	Context::close(verbs_get_ctx(context));
+	Context::close(context);
 }
 
 static int free_dm(ibv_dm *dm) noexcept
@@ -122,19 +132,19 @@ static int free_dm(ibv_dm *dm) noexcept
 	return DeviceMemory::destroy(dm);
 }
 
-static ibv_dm *import_dm(ibv_context *context, uint32_t handle) noexcept
+static ibv_dm *import_dm(ibv_context *context, std::uint32_t handle) noexcept
 {
 	return DeviceMemory::import(context, handle);
 }
 
-static ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept
+static ibv_mr *import_mr(ibv_pd *pd, std::uint32_t handle) noexcept
 {
 	return MemoryRegion::import(pd, handle);
 }
 
-static ibv_pd *import_pd(ibv_context *context, uint32_t handle) noexcept
+static ibv_pd *import_pd(ibv_context *context, std::uint32_t handle) noexcept
 {
-	return Domain::import(context, handle);
+	return ProtectionDomain::import(context, handle);
 }
 
 static int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) noexcept
@@ -144,7 +154,7 @@ static int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) noexcept
 
 static int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int mask) noexcept
 {
-	return SharedReceive::from(srq).modify(attr, mask);
+	return SharedReceiveQueue::from(srq).modify(attr, mask);
 }
 
 static int poll_cq(ibv_cq *cq, int max, ibv_wc *wc) noexcept
@@ -164,16 +174,16 @@ static int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) noexcept
 
 static int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept
 {
-	return SharedReceive::from(srq).post_recv(wr, bad);
+	return SharedReceiveQueue::from(srq).post_recv(wr, bad);
 }
 
-static int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
-			ibv_device_attr_ex *attr, size_t attr_size) noexcept
+static int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
+			   ibv_device_attr_ex *attr, std::size_t attr_size) noexcept
 {
-	return Context::query_device(context, input, attr, attr_size);
+	return Context::query_device_ex(context, input, attr, attr_size);
 }
 
-static int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr) noexcept
+static int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attr) noexcept
 {
 	return Context::query_port(context, port, attr);
 }
@@ -183,29 +193,30 @@ static int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask, ibv_qp_init_attr *i
 	return QueuePair::from(qp).query(attr, mask, init_attr);
 }
 
-static int query_rt_values(ibv_context *, ibv_values_ex *values) noexcept
+static int query_rt_values(ibv_context *context, ibv_values_ex *values) noexcept
 {
-	return Context::query_clock(values);
+	return Context::query_rt_values(context, values);
 }
 
 static int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept
 {
-	return SharedReceive::from(srq).query(attr);
+	return SharedReceiveQueue::from(srq).query(attr);
 }
 
-static ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
+static ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t length,
 			 unsigned int access) noexcept
 {
 	return MemoryRegion::create_dm(pd, dm, offset, length, access);
 }
 
-static ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-			     int access) noexcept
+static ibv_mr *reg_dmabuf_mr(ibv_pd *pd, std::uint64_t offset, std::size_t length,
+			     std::uint64_t iova, int fd, int access) noexcept
 {
 	return MemoryRegion::create_dmabuf(pd, offset, length, iova, fd, access);
 }
 
-static ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access) noexcept
+static ibv_mr *reg_mr(ibv_pd *pd, void *addr, std::size_t length, std::uint64_t iova,
+		      int access) noexcept
 {
 	return MemoryRegion::create(pd, addr, length, iova, access);
 }
@@ -220,10 +231,10 @@ static int resize_cq(ibv_cq *cq, int cqe) noexcept
 	return CompletionQueue::from(cq).resize(cqe);
 }
 
-static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length,
+static int rereg_mr(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, std::size_t length,
 		    int access) noexcept
 {
-	return MemoryRegion::modify(vmr, flags, pd, addr, length, access);
+	return MemoryRegion::from(vmr).modify(flags, pd, addr, length, access);
 }
 
 static void unimport_dm(ibv_dm *dm) noexcept
@@ -238,7 +249,7 @@ static void unimport_mr(ibv_mr *mr) noexcept
 
 static void unimport_pd(ibv_pd *pd) noexcept
 {
-	Domain::unimport(pd);
+	ProtectionDomain::unimport(pd);
 }
 
 static const verbs_context_ops context_ops = {
@@ -272,7 +283,7 @@ static const verbs_context_ops context_ops = {
 	.post_recv = post_recv,
 	.post_send = post_send,
 	.post_srq_recv = post_srq_recv,
-	.query_device_ex = query_device,
+	.query_device_ex = query_device_ex,
 	.query_port = query_port,
 	.query_qp = query_qp,
 	.query_rt_values = query_rt_values,
@@ -310,7 +321,7 @@ static void uninit_device(verbs_device *device) noexcept
 
 } /* extern "C" */
 
-/* Whatever the device is called: its driver says who it is. */
+/* Matches the driver's number, because the administrator may give a device any name. */
 static const verbs_match_ent match_table[] = {
 	{ .u = { .driver_id = XIW_DRIVER_ID }, .kind = VERBS_MATCH_DRIVER_ID },
 	{ .kind = VERBS_MATCH_SENTINEL },

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* queue_pair.cpp - a queue pair: one mapping, a send queue, a receive queue */
+/* queue_pair.cpp - a queue pair: its mapping, its send queue and its receive queue */
 
 #include "queue_pair.hpp"
 
-#include "domain.hpp"
 #include "object.hpp"
 
 namespace xiw
 {
 
-/* Maps the rings that the kernel made, and puts the queues on them. */
+/*
+ * Maps the rings that the kernel made, and opens the queues on them. Returns 0 or a positive
+ * errno.
+ */
 int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex &attr) noexcept
 {
 	ibv_qp &qp = vqp_.qp;
@@ -23,19 +25,19 @@ int QueuePair::open(const xiw_create_qp_resp &granted, const ibv_qp_init_attr_ex
 		 { .max_sge = attr.cap.max_send_sge,
 		   .max_inline = granted.max_inline,
 		   .signal_all = attr.sq_sig_all != 0 });
-	sq_.join(send_cq().latecomers(), recv_cq().latecomers());
-	sq_.retired().open(granted.qpn);
+	sq_.defer_doorbell_to(send_cq().deferred_doorbells(), recv_cq().deferred_doorbells());
+	sq_.finished().set_qpn(granted.qpn);
 	sq_.doorbell().connect(&qp, Doorbell::Queue::send);
-	if (Domain::from(attr.pd).is_single_threaded()) {
-		sq_.skip_lock();
-		rq_.skip_lock();
+	if (ProtectionDomain::from(attr.pd).is_single_threaded()) {
+		sq_.disable_lock();
+		rq_.disable_lock();
 	}
 	if (!granted.rq_entries)
 		return 0;
 	rq_.open(WorkRing(&ctl->rq, mapping_.at<std::byte>(granted.rq_offset), granted.rq_entries,
 			  granted.rq_slot_size, attr.cap.max_recv_wr),
 		 attr.cap.max_recv_sge);
-	rq_.retired().open(granted.qpn);
+	rq_.finished().set_qpn(granted.qpn);
 	rq_.doorbell().connect(&qp, Doorbell::Queue::recv);
 	return 0;
 }
@@ -54,14 +56,14 @@ ibv_qp *QueuePair::create(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 	all.comp_mask = IBV_QP_INIT_ATTR_PD;
 	all.pd = pd;
 
-	ibv_qp *qp = create_extended(&all);
+	ibv_qp *qp = create_extended(pd->context, &all);
 	if (qp)
 		attr->cap = all.cap;
 	return qp;
 }
 
-/* Whether it has all that is asked for: attributes, flags, and requests by ibv_wr_*(). */
-static bool can_offer(const ibv_qp_init_attr_ex &attr)
+/* Returns whether this provider has all attributes, flags and ibv_wr_*() that @attr asks for. */
+static bool is_supported(const ibv_qp_init_attr_ex &attr)
 {
 	constexpr std::uint32_t attributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
 					     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -79,65 +81,65 @@ static bool can_offer(const ibv_qp_init_attr_ex &attr)
 	       !(attr.send_ops_flags & ~requests);
 }
 
-ibv_qp *QueuePair::create_extended(ibv_qp_init_attr_ex *attr) noexcept
+ibv_qp *QueuePair::create_extended(ibv_context *, ibv_qp_init_attr_ex *attr) noexcept
 {
 	Request<struct ibv_create_qp, ib_uverbs_create_qp> request;
-	Answer<ib_uverbs_create_qp_resp, xiw_create_qp_resp> answer;
+	Response<ib_uverbs_create_qp_resp, xiw_create_qp_resp> response;
 
-	if (!can_offer(*attr))
+	if (!is_supported(*attr))
 		return fail(EOPNOTSUPP);
 
 	auto object = make_object<QueuePair>();
 	if (!object)
 		return nullptr;
 
-	/* libibverbs hands no flags on, not even none */
+	/* ibv_cmd_create_qp_ex() refuses the bit even if no flag is set */
 	ibv_qp_init_attr_ex asked = *attr;
 	asked.comp_mask &= ~std::uint32_t{ IBV_QP_INIT_ATTR_CREATE_FLAGS };
 
 	ibv_qp *qp = &object->vqp_.qp;
 	if (int err = ibv_cmd_create_qp_ex(attr->pd->context, &object->vqp_, &asked, request.get(),
-					   sizeof(request), answer.get(), sizeof(answer)))
+					   sizeof(request), response.get(), sizeof(response)))
 		return fail(err);
 	attr->cap = asked.cap;
-	if (int err = object->open(answer.driver(), *attr)) {
+	if (int err = object->open(response.driver(), *attr)) {
 		ibv_cmd_destroy_qp(qp);
 		return fail(err);
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-		object->offer_extended_post();
-	object->domain_ = DomainUse(attr->pd);
+		object->fill_extended_post_ops();
+	object->parent_domain_ = ParentDomainRef(attr->pd);
 	object->attach();
 	return &object.release()->vqp_.qp;
 }
 
-/* From here on completions make room in its queues. */
+/* From now on the completion queues count the finished requests of this queue pair. */
 void QueuePair::attach() noexcept
 {
-	send_cq().attach_sends(sq_.retired());
+	send_cq().attach_sends(sq_.finished());
 	if (rq_.is_open())
-		recv_cq().attach_receives(rq_.retired());
+		recv_cq().attach_receives(rq_.finished());
 }
 
-/* The kernel has ended it, and completes nothing of it any more. */
+/* The kernel has destroyed its queue pair, and adds no more completions for it. */
 void QueuePair::detach() noexcept
 {
 	const std::uint32_t qpn = vqp_.qp.qp_num;
 
-	send_cq().detach_sends(sq_.retired());
-	send_cq().forget(qpn, sq_.at_send_cq());
+	send_cq().detach_sends(sq_.finished());
+	send_cq().remove_queue_pair(qpn, sq_.deferred_on_send_cq());
 	if (rq_.is_open())
-		recv_cq().detach_receives(rq_.retired());
-	recv_cq().forget(qpn, sq_.at_recv_cq());
+		recv_cq().detach_receives(rq_.finished());
+	recv_cq().remove_queue_pair(qpn, sq_.deferred_on_recv_cq());
 }
 
-/* The kernel has returned all that was posted. */
+/* The kernel has reset its queue pair, and has given all slots back. */
 void QueuePair::reset() noexcept
 {
 	const std::uint32_t qpn = vqp_.qp.qp_num;
 
-	send_cq().reset(qpn, sq_.retired(), sq_.returned());
-	recv_cq().reset(qpn, rq_.retired(), rq_.is_open() ? rq_.returned() : 0);
+	send_cq().reset_queue_pair(qpn, sq_.finished(), sq_.consumed());
+	recv_cq().reset_queue_pair(qpn, rq_.finished(), rq_.is_open() ? rq_.consumed() : 0);
 }
 
 int QueuePair::destroy(ibv_qp *qp) noexcept

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* rdma_core.hpp - libibverbs' interface for providers, which is C, wrapped once for C++ */
+/* rdma_core.hpp - libibverbs' C interface for providers, made usable in C++ */
 #ifndef XIW_RDMA_CORE_HPP
 #define XIW_RDMA_CORE_HPP
 
 #include <atomic>
-#include <cassert>
 #include <cstddef>
-#include <cstdint>
-#include <limits>
+#include <limits> /* verbs.h includes it, which fails within extern "C" */
 #include <type_traits>
 
 #include <rdma/ib_user_verbs.h>
 #include <rdma/xiw-abi.h>
 
 /*
- * Three headers that driver.h includes are C that is no C++20: kern-abi.h (a
- * struct without members has size 0 in C and 1 in C++), cmd_ioctl.h
- * (initialisers out of order) and <stdatomic.h> (nothing from GCC, C's types
- * from clang). driver.h takes little more from them than names of structs, so
- * their guards keep them out.
+ * driver.h includes three headers that do not compile as C++20: kern-abi.h relies on empty
+ * structs of size 0 (C++ makes them 1), cmd_ioctl.h has designated initializers out of order, and
+ * GCC and clang disagree on what <stdatomic.h> defines in C++. driver.h needs little more from
+ * them than the names of structs, so their include guards are defined here to keep them out.
  */
 #define KERN_ABI_H
 #define __INFINIBAND_VERBS_IOCTL_H
 #define _GLIBCXX_STDATOMIC_H
 using std::atomic_int;
 
-/* A later driver.h has a function that looks into what cmd_ioctl.h has. Nobody calls it here. */
+/*
+ * Later versions of driver.h have an inline function that uses these two from cmd_ioctl.h. This
+ * provider does not call it, so it only has to compile.
+ */
 struct ibv_command_buffer {
 	unsigned int fallback_ioctl_only;
 };
@@ -41,7 +41,7 @@ extern "C" {
 namespace xiw
 {
 
-/* For enumerators of two lists that have to agree. */
+/* For static_assert() on enumerators of two enums. Returns whether they have the same value. */
 template <class A, class B>
 consteval bool same_number(A a, B b)
 {
@@ -49,43 +49,44 @@ consteval bool same_number(A a, B b)
 }
 
 /*
- * What libibverbs sends to the kernel, and what comes back. Their core parts
- * end in flexible arrays, after which C++ lets nothing follow; as nobody but
- * libibverbs looks into them they are octets here, of the right number.
+ * Request and Response are the buffers of a verb's command: what libibverbs sends to the kernel
+ * and what the kernel returns. Each is a core part followed by the driver's part. The core
+ * structs end in flexible arrays, and C++ allows no member after one of these, so the core part
+ * is an array of bytes here. Only libibverbs reads and writes it.
  */
-struct Nothing {
+struct NoDriverPart {
 };
 
-template <class Command, class Core, class Driver = Nothing>
+template <class Command, class Core, class Driver = NoDriverPart>
 class Request
 {
 public:
 	Request() = default;
 	explicit Request(const Driver &driver) noexcept : driver_(driver) {}
 
-	Command *get() noexcept { return reinterpret_cast<Command *>(octets_); }
+	Command *get() noexcept { return reinterpret_cast<Command *>(bytes_); }
 
 private:
-	alignas(8) std::byte octets_[sizeof(ib_uverbs_cmd_hdr) + sizeof(Core)] = {};
+	alignas(8) std::byte bytes_[sizeof(ib_uverbs_cmd_hdr) + sizeof(Core)] = {};
 	[[no_unique_address]] Driver driver_ = {};
 
-	static_assert(sizeof(octets_) % alignof(Driver) == 0, "the two parts must adjoin");
+	static_assert(sizeof(bytes_) % alignof(Driver) == 0, "the two parts must adjoin");
 };
 
-/* The same for the verbs whose command has a second header. */
+/* The request of a verb whose command has an extended header. */
 template <class Command, class Core>
 class ExtendedRequest
 {
 public:
-	Command *get() noexcept { return reinterpret_cast<Command *>(octets_); }
+	Command *get() noexcept { return reinterpret_cast<Command *>(bytes_); }
 
 private:
-	alignas(8) std::byte octets_[sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_ex_cmd_hdr) +
-				     sizeof(Core)] = {};
+	alignas(8) std::byte bytes_[sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_ex_cmd_hdr) +
+				    sizeof(Core)] = {};
 };
 
 template <class Core, class Driver>
-class Answer
+class Response
 {
 public:
 	Core *get() noexcept { return reinterpret_cast<Core *>(core_); }
@@ -99,25 +100,26 @@ private:
 };
 
 /*
- * Two functions got one argument more, in the middle: ibv_cmd_get_context() with rdma-core 57 files
- * that libibverbs has opened already, ibv_cmd_create_cq_ex() with 59 memory that the caller brings for
- * the queue. We have neither. Which of both forms there is tells the type of the function, which is a
- * parameter here so that the other form need not compile.
+ * Two functions of libibverbs got another parameter in the middle: ibv_cmd_get_context() in
+ * rdma-core 57 (an fd array) and ibv_cmd_create_cq_ex() in 59 (memory that the caller brings).
+ * This provider uses neither and passes nullptr. The type of the function tells which form it
+ * has. It is a template parameter, because only then does the compiler skip the branch with the
+ * other form.
  */
 template <class Function, class... Rest>
-int get_context_by(Function *call, verbs_context *context, ibv_get_context *command, size_t size,
-		   Rest... rest)
+int call_get_context(Function *call, verbs_context *context, ibv_get_context *command,
+		     std::size_t size, Rest... rest)
 {
-	if constexpr (std::is_invocable_v<Function *, verbs_context *, ibv_get_context *, size_t,
-					  Rest...>)
+	if constexpr (std::is_invocable_v<Function *, verbs_context *, ibv_get_context *,
+					  std::size_t, Rest...>)
 		return call(context, command, size, rest...);
 	else
 		return call(context, command, size, nullptr, rest...);
 }
 
 template <class Function, class... Rest>
-int create_cq_by(Function *call, ibv_context *context, const ibv_cq_init_attr_ex *attr,
-		 verbs_cq *cq, Rest... rest)
+int call_create_cq_ex(Function *call, ibv_context *context, const ibv_cq_init_attr_ex *attr,
+		      verbs_cq *cq, Rest... rest)
 {
 	if constexpr (std::is_invocable_v<Function *, ibv_context *, const ibv_cq_init_attr_ex *,
 					  verbs_cq *, Rest...>)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* ring.hpp - user side of kernel/ring.h, same names */
+/* ring.hpp - the process's side of the rings that it shares with the kernel */
 #ifndef XIW_RING_HPP
 #define XIW_RING_HPP
 
@@ -11,8 +11,9 @@
 #include <rdma/xiw-abi.h>
 
 /*
- * Process side of the contract that heads xiw-abi.h. All here is called with
- * the lock of the queue held, so each word of the process has one writer.
+ * This is the process's side of the contract in xiw-abi.h; kernel/ring.h is the kernel's side.
+ * The caller of any function here holds the lock of the queue, so each word of the process has
+ * one writer.
  *
  * What pairs with what:
  *
@@ -22,19 +23,21 @@
  *   load of gen, acquire              release store by the kernel
  *   full barrier after arm is stored  full barrier before the kernel reads it
  *
- * and within the process, for the queues of a queue pair (retired.hpp):
+ * and within the process, for the queues of a queue pair (finished_count.hpp):
  *
- *   store of the retired count,       acquire load when a request is posted
+ *   store of the finished count,      acquire load when a request is posted
  *   release, when it is polled
  *
- * The kernel gives a slot back before it stores the gen of the completion that
- * retires it. So who sees it retired has the slot, by way of the thread that
- * polled, and retired counts never get ahead of consumed. The entry of that completion
- * is given back before, so a completion queue with an entry for each request that may
- * be outstanding never overflows.
+ * The kernel gives a slot back before it stores gen of the completion that finishes the request.
+ * The thread that polls has seen gen, and it stores the finished count after that. So a thread
+ * that finds the request finished may fill the slot, and the finished count never gets ahead of
+ * consumed.
  *
- * The kernel stores fired before it notifies, so who was notified sees it; to
- * anyone else an old value means that a notification is on its way.
+ * The thread that polls also gives the entry back to the kernel before it stores the finished
+ * count. So a completion queue with one entry for each outstanding request never overflows.
+ *
+ * The kernel stores fired before it notifies, so a thread that was notified sees the new value. If
+ * another thread sees the old one, a notification is on its way.
  */
 namespace xiw
 {
@@ -44,17 +47,22 @@ using SharedWord = std::atomic_ref<std::uint32_t>;
 /*
  * WorkRing - fills the slots of a send, receive or shared receive queue
  *
- * The own index is kept here, and only shown in the mapping: should the process
- * scribble over that, its next post tells the kernel, which ends the queue pair.
- * What was last seen of the index of those who free slots is kept here too, so
- * that the line to which they write is read only when the ring seems full.
+ * The producer index is kept here, and the kernel reads a copy in the mapping. If the process
+ * overwrites the copy by mistake, the next post restores it. If the kernel has used the wrong
+ * value before that, it ends the queue pair.
+ *
+ * freed_ is the last value read of the counter of free slots. Another CPU writes to the cache
+ * line of that counter, so it is read again only when the ring looks full.
  */
 class WorkRing
 {
 public:
+	using Control = xiw_queue_ctl;
+	using Slot = std::byte;
+
 	WorkRing() = default;
 
-	/* @depth: work requests that may be outstanding, if fewer than slots */
+	/* @depth: how many work requests may be outstanding; the number of slots also limits it */
 	WorkRing(xiw_queue_ctl *ctl, std::byte *slots, std::uint32_t entries,
 		 std::uint32_t slot_size, std::uint32_t depth) noexcept
 		: ctl_(ctl), slots_(slots), mask_(entries - 1), slot_size_(slot_size),
@@ -62,7 +70,7 @@ public:
 	{
 	}
 
-	/* The kernel has moved all that waits to other memory, of another size. */
+	/* The kernel has moved all requests that wait to other memory, of another size. */
 	void move(xiw_queue_ctl *ctl, std::byte *slots, std::uint32_t entries) noexcept
 	{
 		ctl_ = ctl;
@@ -71,19 +79,19 @@ public:
 		depth_ = entries;
 	}
 
-	/* False until it is put on memory: nothing else may be called before. */
+	/* False before the ring has memory. Call nothing else then. */
 	bool is_open() const noexcept { return ctl_; }
 
-	/* Slots ever filled and published. */
+	/* Producer index: slots filled and published since the ring was made. */
 	std::uint32_t produced() const noexcept { return produced_; }
 
-	/* Slots that the kernel ever gave back. */
+	/* Consumer index: slots that the kernel has given back since the ring was made. */
 	SharedWord consumed() const noexcept { return SharedWord(ctl_->consumed); }
 
 	/*
-	 * True if a slot may be filled when @produced have been. @freed counts
-	 * those that may be filled again, always by the same word: consumed(),
-	 * or one that lags behind it, so that the kernel needs not be asked.
+	 * Returns whether the slot of count @produced may be filled. @freed counts the slots that
+	 * may be filled again: consumed(), or a finished count, which never gets ahead of it. The
+	 * caller always passes the same one.
 	 */
 	bool has_room(std::uint32_t produced, SharedWord freed) noexcept
 	{
@@ -93,13 +101,12 @@ public:
 		return produced - freed_ < depth_;
 	}
 
-	/* The slot of count @count. */
 	std::byte *slot(std::uint32_t count) const noexcept
 	{
 		return slots_ + static_cast<std::size_t>(count & mask_) * slot_size_;
 	}
 
-	/* Shows the kernel all slots before @produced. Returns its flags: XIW_NEED_DOORBELL... */
+	/* Lets the kernel see all slots before @produced. Returns flags(). */
 	std::uint32_t publish(std::uint32_t produced) noexcept
 	{
 		produced_ = produced;
@@ -108,13 +115,13 @@ public:
 		return flags();
 	}
 
-	/* What the kernel asks for now: XIW_NEED_DOORBELL... */
+	/* What the kernel asks for: XIW_NEED_DOORBELL, XIW_DOORBELL_LATER, or 0. */
 	std::uint32_t flags() const noexcept
 	{
 		return SharedWord(ctl_->flags).load(std::memory_order_relaxed);
 	}
 
-	/* Its memory is not to be had: nothing can be filled until it is moved. */
+	/* The memory cannot be mapped: has_room() is false until move(). */
 	void close() noexcept { depth_ = 0; }
 
 private:
@@ -124,13 +131,16 @@ private:
 	std::uint32_t slot_size_ = 0;
 	std::uint32_t depth_ = 0;
 	std::uint32_t produced_ = 0;
-	std::uint32_t freed_ = 0; /* as last seen */
+	std::uint32_t freed_ = 0;
 };
 
 /* CompletionRing - reads and arms a completion queue */
 class CompletionRing
 {
 public:
+	using Control = xiw_cq_ctl;
+	using Slot = xiw_cqe;
+
 	CompletionRing() = default;
 
 	CompletionRing(xiw_cq_ctl *ctl, xiw_cqe *slots, std::uint32_t entries) noexcept
@@ -138,7 +148,7 @@ public:
 	{
 	}
 
-	/* The kernel has moved all that has not been consumed to other memory. */
+	/* The kernel has moved all entries that have not been consumed to other memory. */
 	void move(xiw_cq_ctl *ctl, xiw_cqe *slots, std::uint32_t entries) noexcept
 	{
 		ctl_ = ctl;
@@ -146,7 +156,7 @@ public:
 		entries_ = entries;
 	}
 
-	/* Its memory is not to be had: it is empty until it is moved. */
+	/* The memory cannot be mapped: peek() finds nothing until move(). */
 	void close() noexcept
 	{
 		static xiw_cqe none = {};
@@ -155,15 +165,14 @@ public:
 		entries_ = 1;
 	}
 
-	/* The oldest entry that has not been consumed, or nullptr. */
+	/* Returns the oldest entry that has not been consumed, or nullptr. */
 	const xiw_cqe *peek() const noexcept
 	{
 		xiw_cqe &oldest = slot(consumed_);
 
-		return is_there(oldest, consumed_) ? &oldest : nullptr;
+		return is_valid(oldest, consumed_) ? &oldest : nullptr;
 	}
 
-	/* Goes on to the next entry. */
 	void consume() noexcept { consumed_++; }
 
 	/* Gives all consumed entries back to the kernel. */
@@ -173,32 +182,33 @@ public:
 	}
 
 	/*
-	 * Takes out all entries of queue pair @qpn that have not been consumed, and gives
-	 * their places back. The others close up towards the newest, for the kernel may
-	 * add more behind that meanwhile. It writes none of @qpn any more.
+	 * Removes all entries of queue pair @qpn that have not been consumed, and gives their
+	 * slots back. The kernel may add entries of other queue pairs meanwhile, behind the
+	 * newest one, so the remaining entries move towards the newest. The caller makes sure
+	 * that the kernel adds no more entries of @qpn.
 	 */
 	void discard(std::uint32_t qpn) noexcept
 	{
-		std::uint32_t gone = 0;
+		std::uint32_t discarded = 0;
 		std::uint32_t end = consumed_;
 
-		while (is_there(slot(end), end))
+		while (is_valid(slot(end), end))
 			end++;
 		for (std::uint32_t n = end; n != consumed_;) {
 			n--;
 			if (slot(n).qpn == qpn)
-				gone++;
-			else if (gone)
-				move_entry(n, n + gone);
+				discarded++;
+			else if (discarded)
+				move_entry(n, n + discarded);
 		}
-		consumed_ += gone;
+		consumed_ += discarded;
 		publish();
 	}
 
 	/*
-	 * Asks for one notification. A request that is still to be answered
-	 * stays as it is if it asks for as much: a solicited one replaces none
-	 * for any completion, and sequence numbers are not used up.
+	 * Asks for one notification. If an earlier request is still pending and covers this one, it
+	 * stays: a request for solicited completions must not replace a request for any completion,
+	 * and there is no need to use up a sequence number.
 	 */
 	void arm(bool solicited_only) noexcept
 	{
@@ -219,8 +229,8 @@ public:
 private:
 	xiw_cqe &slot(std::uint32_t count) const noexcept { return slots_[count & (entries_ - 1)]; }
 
-	/* Whether @entry is the one of count @count. */
-	bool is_there(xiw_cqe &entry, std::uint32_t count) const noexcept
+	/* Returns whether the kernel has written the entry of count @count to @entry. */
+	bool is_valid(xiw_cqe &entry, std::uint32_t count) const noexcept
 	{
 		return SharedWord(entry.gen).load(std::memory_order_acquire) ==
 		       xiw_cqe_gen(count, entries_);
@@ -237,7 +247,7 @@ private:
 	xiw_cq_ctl *ctl_ = nullptr;
 	xiw_cqe *slots_ = nullptr;
 	std::uint32_t entries_ = 0;
-	std::uint32_t consumed_ = 0; /* ahead of the shared word within a batch */
+	std::uint32_t consumed_ = 0; /* the shared copy follows in publish() */
 };
 
 } /* namespace xiw */

@@ -32,10 +32,10 @@ constexpr std::uint32_t known_send_flags =
 constexpr std::uint64_t atomic_len = 8;
 
 struct SendRule {
-	int refused = 0; /* errno if the opcode cannot be posted */
+	int refused = 0; /* the errno if the opcode cannot be posted */
 	std::uint32_t max_sge = 0;
 	bool may_inline = false;
-	bool atomic = false; /* exactly one SGE of eight octets, behind the operands */
+	bool atomic = false; /* exactly one SGE, of 8 bytes, after the operands */
 };
 
 constexpr SendRule rule_of(std::uint32_t opcode)
@@ -61,7 +61,7 @@ constexpr SendRule rule_of(std::uint32_t opcode)
 	}
 }
 
-/* Exact: at most XIW_MAX_SGE numbers below 2^32 are added. */
+/* Cannot overflow: it adds at most XIW_MAX_SGE numbers below 2^32. */
 inline std::uint64_t total_length(const ibv_sge *sges, std::uint32_t num_sge)
 {
 	std::uint64_t len = 0;

@@ -4,22 +4,24 @@
 #define XIW_WORK_QUEUE_HPP
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
+#include "deferred_doorbell.hpp"
 #include "doorbell.hpp"
-#include "latecomers.hpp"
+#include "finished_count.hpp"
 #include "lock.hpp"
-#include "retired.hpp"
+#include "rdma_core.hpp"
 #include "ring.hpp"
 
 namespace xiw
 {
 
-/* What a send queue takes, as the kernel granted it. */
+/* The limits of a send queue, as the kernel granted them. */
 struct SendLimits {
 	std::uint32_t max_sge = 0;
-	std::uint32_t max_inline = 0; /* octets */
-	bool signal_all = false;      /* each request completes with an entry */
+	std::uint32_t max_inline = 0; /* bytes */
+	bool signal_all = false;      /* complete every request with an entry, signalled or not */
 };
 
 class SendQueue
@@ -31,79 +33,83 @@ public:
 		limits_ = limits;
 	}
 
-	/* Whoever polls one of these rings for it when the kernel wants that done later. */
-	void join(Latecomers &send_cq, Latecomers &recv_cq) noexcept
+	/* From now on a deferred doorbell goes on these lists of the two completion queues. */
+	void defer_doorbell_to(DeferredDoorbellList &of_send_cq,
+			       DeferredDoorbellList &of_recv_cq) noexcept
 	{
-		at_send_cq_.join(send_cq, doorbell_, late_);
-		if (&recv_cq != &send_cq)
-			at_recv_cq_.join(recv_cq, doorbell_, late_);
+		deferred_on_send_cq_.connect(of_send_cq, doorbell_, doorbell_pending_);
+		if (&of_recv_cq != &of_send_cq)
+			deferred_on_recv_cq_.connect(of_recv_cq, doorbell_, doorbell_pending_);
 	}
 
 	Doorbell &doorbell() noexcept { return doorbell_; }
 
-	/* Each guarded by the lock of its completion queue, but for being added. */
-	Latecomer &at_send_cq() noexcept { return at_send_cq_; }
-	Latecomer &at_recv_cq() noexcept { return at_recv_cq_; }
+	/* Guarded by the lock of the send_cq or recv_cq, except that defer() needs no lock. */
+	DeferredDoorbell &deferred_on_send_cq() noexcept { return deferred_on_send_cq_; }
+	DeferredDoorbell &deferred_on_recv_cq() noexcept { return deferred_on_recv_cq_; }
 
-	/* Guarded by the lock of the completion queue. */
-	RetiredCount &retired() noexcept { return retired_; }
+	/* Guarded by the lock of the send_cq. */
+	FinishedCount &finished() noexcept { return finished_; }
 
-	/* Requests that the kernel is done with, polled or not. */
-	std::uint32_t returned() const noexcept
+	/* Consumer index. It includes requests whose completions have not been polled. */
+	std::uint32_t consumed() const noexcept
 	{
 		return ring_.consumed().load(std::memory_order_acquire);
 	}
 
-	/* The program promises that one thread at a time uses it. */
-	void skip_lock() noexcept { lock_.skip(); }
+	/* For queues in a thread domain: see Lock. */
+	void disable_lock() noexcept { lock_.disable(); }
 
 	int post(ibv_send_wr *wr, ibv_send_wr **bad) noexcept;
 
 	/*
-	 * In extended_post.cpp: what ibv_wr_start() begins and ibv_wr_complete()
-	 * or ibv_wr_abort() ends, with the queue locked in between. The first
-	 * error is kept: then nothing more is added, and nothing is posted.
+	 * In extended_post.cpp: the batch of requests from ibv_wr_start() to ibv_wr_complete() or
+	 * ibv_wr_abort(). The queue is locked in between. After an error nothing more is added to
+	 * the batch, and wr_complete() posts none of it and returns the error.
 	 */
-	void start_draft(int err) noexcept;
-	xiw_send_slot *add_to_draft(std::uint8_t opcode, const ibv_qp_ex &qp) noexcept;
-	void set_sge(const ibv_sge &sge) noexcept;
-	void set_sges(std::size_t num_sge, const ibv_sge *sges) noexcept;
-	void set_inline(std::size_t num_buf, const ibv_data_buf *bufs) noexcept;
-	int post_draft() noexcept;
-	void drop_draft() noexcept { lock_.release(); }
+	void wr_start(int err) noexcept;
+	xiw_send_slot *wr_add(std::uint8_t opcode, const ibv_qp_ex &qp) noexcept;
+	void wr_set_sge(const ibv_sge &sge) noexcept;
+	void wr_set_sge_list(std::size_t num_sge, const ibv_sge *sges) noexcept;
+	void wr_set_inline_data_list(std::size_t num_buf, const ibv_data_buf *bufs) noexcept;
+	int wr_complete() noexcept;
+	void wr_abort() noexcept { lock_.release(); }
 
 private:
-	struct Draft {
-		xiw_send_slot *slot; /* of the last request, nullptr if it was not added */
-		ibv_sge *sges;	     /* where its SGEs go */
+	struct Batch {
+		xiw_send_slot *slot; /* of the last request; nullptr if it was refused */
+		ibv_sge *sges;	     /* where the SGEs of that request go */
 		std::uint32_t max_sge;
 		std::uint32_t max_inline;
 		bool may_inline;
-		std::uint32_t exact_len; /* 0 if any length goes */
-		std::uint32_t produced;	 /* slots of the ring with those of the draft */
+		std::uint32_t exact_len; /* 0 if the request may have any length */
+		std::uint32_t produced;	 /* producer index including the batch */
 		int err;
 	};
 
 	int check(const ibv_send_wr &wr) const noexcept;
 	int fill(std::uint32_t count, const ibv_send_wr &wr) noexcept;
-	void finish_request() noexcept;
-	int tell(std::uint32_t flags) noexcept;
+	void check_last_request() noexcept;
+	int notify_kernel(std::uint32_t flags) noexcept;
 
 	Lock lock_;
 	WorkRing ring_;
 	SendLimits limits_;
 	Doorbell doorbell_;
-	std::atomic<bool> late_ = false; /* it is to be rung by who finds nothing to poll */
-	Latecomer at_send_cq_;
-	Latecomer at_recv_cq_; /* listed nowhere if that is the same */
-	RetiredCount retired_;
-	Draft draft_ = {}; /* guarded by lock_ */
+	std::atomic<bool> doorbell_pending_ = false; /* see DeferredDoorbell */
+	DeferredDoorbell deferred_on_send_cq_;
+	DeferredDoorbell deferred_on_recv_cq_; /* unused if the recv_cq is the send_cq */
+	FinishedCount finished_;
+	Batch batch_ = {}; /* guarded by lock_ */
 };
 
 class ReceiveQueue
 {
 public:
-	/* @shared: a request has its place until it is taken, and not until it is polled. */
+	/*
+	 * A request of a shared receive queue (@shared) occupies its slot until the kernel takes
+	 * it; a request of a queue pair's own receive queue until its completion has been polled.
+	 */
 	void open(const WorkRing &ring, std::uint32_t max_sge, bool shared = false) noexcept
 	{
 		ring_ = ring;
@@ -111,38 +117,38 @@ public:
 		shared_ = shared;
 	}
 
-	/* False if the queue pair has none, but a shared one. */
+	/* False if the queue pair uses a shared receive queue. */
 	bool is_open() const noexcept { return ring_.is_open(); }
 
-	/* For who takes the ring to other memory. */
+	/* For a shared receive queue that is resized. */
 	Lock &lock() noexcept { return lock_; }
 	WorkRing &ring() noexcept { return ring_; }
 
 	Doorbell &doorbell() noexcept { return doorbell_; }
 
-	/* Guarded by the lock of the completion queue; not used if it is shared. */
-	RetiredCount &retired() noexcept { return retired_; }
+	/* Guarded by the lock of the recv_cq. Shared receive queues do not use it. */
+	FinishedCount &finished() noexcept { return finished_; }
 
-	/* Requests that the kernel is done with, polled or not. */
-	std::uint32_t returned() const noexcept
+	/* Consumer index. It includes requests whose completions have not been polled. */
+	std::uint32_t consumed() const noexcept
 	{
 		return ring_.consumed().load(std::memory_order_acquire);
 	}
 
-	/* The program promises that one thread at a time uses it. */
-	void skip_lock() noexcept { lock_.skip(); }
+	/* For queues in a thread domain: see Lock. */
+	void disable_lock() noexcept { lock_.disable(); }
 
 	int post(ibv_recv_wr *wr, ibv_recv_wr **bad) noexcept;
 
 private:
 	int fill(std::uint32_t count, const ibv_recv_wr &wr) noexcept;
 
-	/* Counts the requests whose places are free again. */
-	SharedWord freed() noexcept { return shared_ ? ring_.consumed() : retired_.word(); }
+	/* Counts the requests whose slots may be filled again. */
+	SharedWord freed() noexcept { return shared_ ? ring_.consumed() : finished_.word(); }
 
 	Lock lock_;
 	WorkRing ring_;
-	RetiredCount retired_;
+	FinishedCount finished_;
 	std::uint32_t max_sge_ = 0;
 	bool shared_ = false;
 	Doorbell doorbell_;

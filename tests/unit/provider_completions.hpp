@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 struct Completions : testing::Test {
 	Completions() { cq.open(xiw::CompletionRing(&ctl, slots.data(), entries)); }
 
+	/* Adds an entry as the kernel does. */
 	void complete(xiw_cqe cqe)
 	{
 		cqe.gen = xiw_cqe_gen(produced, entries);

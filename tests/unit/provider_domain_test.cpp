@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider_domain_test.cpp - protection, thread and parent domains, and who needs whom */
+/* provider_domain_test.cpp - protection, thread and parent domains, and their lifetimes */
 
 #include <cerrno>
 
@@ -7,7 +7,7 @@
 
 #include "domain.hpp"
 
-using xiw::Domain;
+using xiw::ProtectionDomain;
 using xiw::ThreadDomain;
 
 static int kernel_domains;
@@ -31,12 +31,16 @@ namespace
 {
 
 struct DomainTest : testing::Test {
-	DomainTest() : pd(Domain::create(&context)), td(ThreadDomain::create(&context, &td_attr)) {}
+	DomainTest()
+		: pd(ProtectionDomain::create(&context)),
+		  td(ThreadDomain::create(&context, &td_attr))
+	{
+	}
 
 	~DomainTest() override
 	{
 		EXPECT_EQ(ThreadDomain::destroy(td), 0);
-		EXPECT_EQ(Domain::destroy(pd), 0);
+		EXPECT_EQ(ProtectionDomain::destroy(pd), 0);
 		EXPECT_EQ(kernel_domains, 0);
 	}
 
@@ -44,7 +48,7 @@ struct DomainTest : testing::Test {
 	{
 		ibv_parent_domain_init_attr attr = { .pd = pd, .td = with };
 
-		return Domain::create_parent(&context, &attr);
+		return ProtectionDomain::create_parent(&context, &attr);
 	}
 
 	ibv_context context = {};
@@ -53,7 +57,7 @@ struct DomainTest : testing::Test {
 	ibv_td *td;
 };
 
-TEST_F(DomainTest, parent__is_its_protection_domain_to_the_kernel)
+TEST_F(DomainTest, create_parent__makes_no_domain_in_the_kernel)
 {
 	ibv_pd *parent = create_parent(nullptr);
 
@@ -61,71 +65,72 @@ TEST_F(DomainTest, parent__is_its_protection_domain_to_the_kernel)
 	EXPECT_EQ(parent->context, &context);
 	EXPECT_EQ(parent->handle, 42u);
 	EXPECT_EQ(kernel_domains, 1);
-	EXPECT_EQ(Domain::destroy(parent), 0);
+	EXPECT_EQ(ProtectionDomain::destroy(parent), 0);
 	EXPECT_EQ(kernel_domains, 1);
 }
 
-TEST_F(DomainTest, parent__with_a_thread_domain_needs_no_locks)
+TEST_F(DomainTest, create_parent__with_a_thread_domain_is_single_threaded)
 {
 	ibv_pd *plain = create_parent(nullptr), *threaded = create_parent(td);
 
-	EXPECT_FALSE(Domain::from(pd).is_single_threaded());
-	EXPECT_FALSE(Domain::from(plain).is_single_threaded());
-	EXPECT_TRUE(Domain::from(threaded).is_single_threaded());
-	EXPECT_EQ(Domain::destroy(plain), 0);
-	EXPECT_EQ(Domain::destroy(threaded), 0);
+	EXPECT_FALSE(ProtectionDomain::from(pd).is_single_threaded());
+	EXPECT_FALSE(ProtectionDomain::from(plain).is_single_threaded());
+	EXPECT_TRUE(ProtectionDomain::from(threaded).is_single_threaded());
+	EXPECT_EQ(ProtectionDomain::destroy(plain), 0);
+	EXPECT_EQ(ProtectionDomain::destroy(threaded), 0);
 }
 
-TEST_F(DomainTest, destroy__not_while_a_parent_needs_it)
+TEST_F(DomainTest, destroy__is_refused_while_a_parent_contains_it)
 {
 	ibv_pd *first = create_parent(td), *second = create_parent(td);
 
-	EXPECT_EQ(Domain::destroy(pd), EBUSY);
+	EXPECT_EQ(ProtectionDomain::destroy(pd), EBUSY);
 	EXPECT_EQ(ThreadDomain::destroy(td), EBUSY);
-	EXPECT_EQ(Domain::destroy(first), 0);
-	EXPECT_EQ(Domain::destroy(pd), EBUSY);
+	EXPECT_EQ(ProtectionDomain::destroy(first), 0);
+	EXPECT_EQ(ProtectionDomain::destroy(pd), EBUSY);
 	EXPECT_EQ(ThreadDomain::destroy(td), EBUSY);
-	EXPECT_EQ(Domain::destroy(second), 0);
+	EXPECT_EQ(ProtectionDomain::destroy(second), 0);
 }
 
-TEST_F(DomainTest, destroy__not_while_something_is_in_it)
+TEST_F(DomainTest, destroy__is_refused_while_an_object_is_in_it)
 {
 	ibv_pd *parent = create_parent(td);
 	{
-		xiw::DomainUse first(parent), none(pd);
-		xiw::DomainUse moved;
+		xiw::ParentDomainRef first(parent), none(pd);
+		xiw::ParentDomainRef moved;
 
-		EXPECT_EQ(Domain::destroy(parent), EBUSY);
-		moved = xiw::DomainUse(parent);
-		first = xiw::DomainUse();
-		EXPECT_EQ(Domain::destroy(parent), EBUSY);
+		EXPECT_EQ(ProtectionDomain::destroy(parent), EBUSY);
+		moved = xiw::ParentDomainRef(parent);
+		first = xiw::ParentDomainRef();
+		EXPECT_EQ(ProtectionDomain::destroy(parent), EBUSY);
 	}
-	EXPECT_EQ(Domain::destroy(parent), 0);
+	EXPECT_EQ(ProtectionDomain::destroy(parent), 0);
 }
 
-TEST_F(DomainTest, import__leaves_it_to_who_made_it)
+TEST_F(DomainTest, unimport__does_not_deallocate_the_domain)
 {
-	ibv_pd *imported = Domain::import(&context, 42);
+	ibv_pd *imported = ProtectionDomain::import(&context, 42);
 
 	ASSERT_NE(imported, nullptr);
 	EXPECT_EQ(imported->context, &context);
 	EXPECT_EQ(imported->handle, 42u);
-	Domain::unimport(imported);
+	ProtectionDomain::unimport(imported);
 	EXPECT_EQ(kernel_domains, 1);
 }
 
-TEST_F(DomainTest, create_parent__refuses)
+TEST_F(DomainTest, create_parent__refuses_bad_attributes)
 {
 	ibv_parent_domain_init_attr attr = {};
 
-	EXPECT_EQ(Domain::create_parent(&context, &attr), nullptr) << "without a domain";
+	EXPECT_EQ(ProtectionDomain::create_parent(&context, &attr), nullptr)
+		<< "no protection domain";
 	EXPECT_EQ(errno, EINVAL);
 	attr.pd = pd;
 	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
-	EXPECT_EQ(Domain::create_parent(&context, &attr), nullptr) << "with allocators";
+	EXPECT_EQ(ProtectionDomain::create_parent(&context, &attr), nullptr) << "allocators";
 	EXPECT_EQ(errno, EOPNOTSUPP);
 	attr.comp_mask = 1 << 20;
-	EXPECT_EQ(Domain::create_parent(&context, &attr), nullptr) << "with what nobody knows";
+	EXPECT_EQ(ProtectionDomain::create_parent(&context, &attr), nullptr) << "unknown bit";
 	EXPECT_EQ(errno, EINVAL);
 	td_attr.comp_mask = 1;
 	EXPECT_EQ(ThreadDomain::create(&context, &td_attr), nullptr);

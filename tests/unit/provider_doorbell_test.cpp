@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider_doorbell_test.cpp - the command that wakes the kernel */
+/* provider_doorbell_test.cpp - the command that a doorbell sends to the kernel */
 
 #include <cerrno>
 
@@ -34,56 +34,56 @@ struct DoorbellTest : testing::Test {
 		return srq;
 	}
 
-	/* Expects a command that posts nothing to @handle. */
-	void expect_command(const Rung &rung, uint32_t command, uint32_t wqe_size)
+	/* Expects @command to post to @handle, without work requests. */
+	void expect_command(const DoorbellCommand &command, uint32_t opcode, uint32_t wqe_size)
 	{
-		EXPECT_EQ(rung.hdr.command, command);
-		EXPECT_EQ(rung.hdr.in_words * 4, sizeof(rung));
-		EXPECT_EQ(rung.hdr.out_words * 4, sizeof(ib_uverbs_post_send_resp));
-		EXPECT_NE(rung.response, 0u);
-		EXPECT_EQ(rung.handle, handle);
-		EXPECT_EQ(rung.wr_count, 0u);
-		EXPECT_EQ(rung.sge_count, 0u);
-		EXPECT_EQ(rung.wqe_size, wqe_size);
+		EXPECT_EQ(command.hdr.command, opcode);
+		EXPECT_EQ(command.hdr.in_words * 4, sizeof(command));
+		EXPECT_EQ(command.hdr.out_words * 4, sizeof(ib_uverbs_post_send_resp));
+		EXPECT_NE(command.response, 0u);
+		EXPECT_EQ(command.handle, handle);
+		EXPECT_EQ(command.wr_count, 0u);
+		EXPECT_EQ(command.sge_count, 0u);
+		EXPECT_EQ(command.wqe_size, wqe_size);
 	}
 
 	FakeKernel kernel;
 	Doorbell doorbell;
-	Rung rung = {};
+	DoorbellCommand command = {};
 };
 
-TEST_F(DoorbellTest, ring__send_queue)
+TEST_F(DoorbellTest, ring__writes_the_command_of_a_send_queue)
 {
 	ibv_qp owner = qp();
 
 	doorbell.connect(&owner, Doorbell::Queue::send);
 	EXPECT_EQ(doorbell.ring(), 0);
-	ASSERT_TRUE(kernel.heard(&rung));
-	expect_command(rung, IB_USER_VERBS_CMD_POST_SEND, sizeof(ib_uverbs_send_wr));
+	ASSERT_TRUE(kernel.was_rung(&command));
+	expect_command(command, IB_USER_VERBS_CMD_POST_SEND, sizeof(ib_uverbs_send_wr));
 	EXPECT_EQ(kernel.send_calls, 0);
 }
 
-TEST_F(DoorbellTest, ring__receive_queue)
+TEST_F(DoorbellTest, ring__writes_the_command_of_a_receive_queue)
 {
 	ibv_qp owner = qp();
 
 	doorbell.connect(&owner, Doorbell::Queue::recv);
 	EXPECT_EQ(doorbell.ring(), 0);
-	ASSERT_TRUE(kernel.heard(&rung));
-	expect_command(rung, IB_USER_VERBS_CMD_POST_RECV, sizeof(ib_uverbs_recv_wr));
+	ASSERT_TRUE(kernel.was_rung(&command));
+	expect_command(command, IB_USER_VERBS_CMD_POST_RECV, sizeof(ib_uverbs_recv_wr));
 }
 
-TEST_F(DoorbellTest, ring__shared_receive_queue)
+TEST_F(DoorbellTest, ring__writes_the_command_of_a_shared_receive_queue)
 {
 	ibv_srq owner = srq();
 
 	doorbell.connect(&owner);
 	EXPECT_EQ(doorbell.ring(), 0);
-	ASSERT_TRUE(kernel.heard(&rung));
-	expect_command(rung, IB_USER_VERBS_CMD_POST_SRQ_RECV, sizeof(ib_uverbs_recv_wr));
+	ASSERT_TRUE(kernel.was_rung(&command));
+	expect_command(command, IB_USER_VERBS_CMD_POST_SRQ_RECV, sizeof(ib_uverbs_recv_wr));
 }
 
-TEST_F(DoorbellTest, ring__a_refused_write_goes_the_general_way)
+TEST_F(DoorbellTest, ring__falls_back_on_libibverbs_if_write_fails)
 {
 	ibv_qp sender = qp();
 	ibv_qp receiver = qp();
@@ -103,12 +103,12 @@ TEST_F(DoorbellTest, ring__a_refused_write_goes_the_general_way)
 	EXPECT_EQ(kernel.srq_recv_calls, 1);
 }
 
-TEST_F(DoorbellTest, ring__says_what_the_general_way_says)
+TEST_F(DoorbellTest, ring__returns_the_result_of_libibverbs)
 {
 	ibv_qp owner = qp();
 
 	kernel.refuse_write();
-	kernel.answer = EIO;
+	kernel.result = EIO;
 	doorbell.connect(&owner, Doorbell::Queue::send);
 	EXPECT_EQ(doorbell.ring(), EIO);
 }

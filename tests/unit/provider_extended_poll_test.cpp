@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider_extended_poll_test.cpp - from entries of a ring in plain memory to ibv_start_poll() */
+/* provider_extended_poll_test.cpp - ibv_start_poll() and the rest, with a ring in plain memory */
 
 #include <cerrno>
 #include <chrono>
@@ -12,51 +12,51 @@
 #include <gtest/gtest.h>
 
 #include "provider_completions.hpp"
+#include "provider_deferred_doorbell.hpp"
 #include "provider_kernel.hpp"
-#include "provider_latecomer.hpp"
 
-using xiw::RetiredCount;
+using xiw::FinishedCount;
 
 namespace
 {
 
 struct ExtendedPoll : Completions {
-	ExtendedPoll() { cq.offer_extended_poll(); }
+	ExtendedPoll() { cq.fill_extended_poll_ops(); }
 
-	int start() { return ibv_start_poll(of, &attr); }
+	int start() { return ibv_start_poll(cq_ex, &attr); }
 
-	ibv_cq_ex *of = reinterpret_cast<ibv_cq_ex *>(&cq);
+	ibv_cq_ex *cq_ex = reinterpret_cast<ibv_cq_ex *>(&cq);
 	ibv_poll_cq_attr attr = {};
 };
 
-TEST_F(ExtendedPoll, start_poll__empty)
+TEST_F(ExtendedPoll, start_poll__finds_nothing_and_unlocks)
 {
 	EXPECT_EQ(start(), ENOENT);
 	EXPECT_EQ(ctl.consumed, 0u);
 	complete(1);
-	EXPECT_EQ(start(), 0) << "the queue was left unlocked";
-	ibv_end_poll(of);
+	EXPECT_EQ(start(), 0) << "the failed call leaves the queue unlocked";
+	ibv_end_poll(cq_ex);
 }
 
-/* Who finds nothing has nothing else to do: that is when they are rung for. */
-TEST_F(ExtendedPoll, start_poll__empty_rings_for_latecomers)
+/* A program that finds nothing to poll has no other work, so this is the time to ring. */
+TEST_F(ExtendedPoll, start_poll__rings_deferred_doorbells_if_it_finds_nothing)
 {
 	FakeKernel kernel;
-	Late late(kernel);
+	DeferredSendQueue sq(kernel);
 
-	late.list(cq);
+	sq.defer_to(cq);
 	complete(1);
 	EXPECT_EQ(start(), 0);
-	EXPECT_EQ(ibv_next_poll(of), ENOENT);
-	ibv_end_poll(of);
-	EXPECT_FALSE(kernel.heard()) << "there was something to do";
+	EXPECT_EQ(ibv_next_poll(cq_ex), ENOENT);
+	ibv_end_poll(cq_ex);
+	EXPECT_FALSE(kernel.was_rung()) << "start_poll() found a completion";
 	EXPECT_EQ(start(), ENOENT);
-	EXPECT_TRUE(kernel.heard());
+	EXPECT_TRUE(kernel.was_rung());
 	EXPECT_EQ(start(), ENOENT);
-	EXPECT_FALSE(kernel.heard()) << "it was late once";
+	EXPECT_FALSE(kernel.was_rung()) << "the doorbell was deferred once";
 }
 
-TEST_F(ExtendedPoll, start_poll__unknown_attributes)
+TEST_F(ExtendedPoll, start_poll__refuses_unknown_attributes)
 {
 	complete(1);
 	attr.comp_mask = 1;
@@ -64,7 +64,7 @@ TEST_F(ExtendedPoll, start_poll__unknown_attributes)
 	EXPECT_EQ(ctl.consumed, 0u);
 }
 
-TEST_F(ExtendedPoll, every_field)
+TEST_F(ExtendedPoll, read__every_field)
 {
 	complete(xiw_cqe{
 		.wr_id = 0x1122334455667788,
@@ -78,33 +78,33 @@ TEST_F(ExtendedPoll, every_field)
 		.flags = XIW_WC_WITH_IMM,
 	});
 	ASSERT_EQ(start(), 0);
-	EXPECT_EQ(of->wr_id, 0x1122334455667788u);
-	EXPECT_EQ(of->status, IBV_WC_REM_ACCESS_ERR);
-	EXPECT_EQ(ibv_wc_read_opcode(of), IBV_WC_RECV_RDMA_WITH_IMM);
-	EXPECT_EQ(ibv_wc_read_vendor_err(of), 9u);
-	EXPECT_EQ(ibv_wc_read_byte_len(of), 4096u);
-	EXPECT_EQ(ibv_wc_read_imm_data(of), 0x01020304u);
-	EXPECT_EQ(ibv_wc_read_qp_num(of), 77u);
-	EXPECT_EQ(ibv_wc_read_wc_flags(of), unsigned(IBV_WC_WITH_IMM));
-	EXPECT_EQ(ibv_wc_read_completion_ts(of), 123456789u);
-	EXPECT_EQ(ibv_wc_read_src_qp(of), 0u);
-	EXPECT_EQ(ibv_wc_read_slid(of), 0u);
-	EXPECT_EQ(ibv_wc_read_sl(of), 0u);
-	EXPECT_EQ(ibv_wc_read_dlid_path_bits(of), 0u);
-	ibv_end_poll(of);
+	EXPECT_EQ(cq_ex->wr_id, 0x1122334455667788u);
+	EXPECT_EQ(cq_ex->status, IBV_WC_REM_ACCESS_ERR);
+	EXPECT_EQ(ibv_wc_read_opcode(cq_ex), IBV_WC_RECV_RDMA_WITH_IMM);
+	EXPECT_EQ(ibv_wc_read_vendor_err(cq_ex), 9u);
+	EXPECT_EQ(ibv_wc_read_byte_len(cq_ex), 4096u);
+	EXPECT_EQ(ibv_wc_read_imm_data(cq_ex), 0x01020304u);
+	EXPECT_EQ(ibv_wc_read_qp_num(cq_ex), 77u);
+	EXPECT_EQ(ibv_wc_read_wc_flags(cq_ex), unsigned(IBV_WC_WITH_IMM));
+	EXPECT_EQ(ibv_wc_read_completion_ts(cq_ex), 123456789u);
+	EXPECT_EQ(ibv_wc_read_src_qp(cq_ex), 0u);
+	EXPECT_EQ(ibv_wc_read_slid(cq_ex), 0u);
+	EXPECT_EQ(ibv_wc_read_sl(cq_ex), 0u);
+	EXPECT_EQ(ibv_wc_read_dlid_path_bits(cq_ex), 0u);
+	ibv_end_poll(cq_ex);
 }
 
-TEST_F(ExtendedPoll, the_key_that_the_peer_invalidated)
+TEST_F(ExtendedPoll, read__the_rkey_that_the_peer_has_invalidated)
 {
 	complete(xiw_cqe{ .imm_inv = 0xabcd01, .opcode = XIW_WC_RECV, .flags = XIW_WC_WITH_INV });
 	ASSERT_EQ(start(), 0);
-	EXPECT_EQ(ibv_wc_read_invalidated_rkey(of), 0xabcd01u);
-	EXPECT_EQ(ibv_wc_read_wc_flags(of), unsigned(IBV_WC_WITH_INV));
-	ibv_end_poll(of);
+	EXPECT_EQ(ibv_wc_read_invalidated_rkey(cq_ex), 0xabcd01u);
+	EXPECT_EQ(ibv_wc_read_wc_flags(cq_ex), unsigned(IBV_WC_WITH_INV));
+	ibv_end_poll(cq_ex);
 }
 
-/* Who polls is alone with the queue until end_poll(), also if the process had one thread before. */
-TEST_F(ExtendedPoll, start_poll__keeps_threads_out_that_start_meanwhile)
+/* The queue is locked until end_poll() even if the process had a single thread at start_poll(). */
+TEST_F(ExtendedPoll, start_poll__excludes_threads_that_start_later)
 {
 	std::promise<uint64_t> seen;
 	auto seen_by_other = seen.get_future();
@@ -115,19 +115,19 @@ TEST_F(ExtendedPoll, start_poll__keeps_threads_out_that_start_meanwhile)
 
 	std::thread other([&] {
 		EXPECT_EQ(start(), 0);
-		seen.set_value(of->wr_id);
-		ibv_end_poll(of);
+		seen.set_value(cq_ex->wr_id);
+		ibv_end_poll(cq_ex);
 	});
 
 	EXPECT_EQ(seen_by_other.wait_for(std::chrono::milliseconds(100)),
 		  std::future_status::timeout);
-	ibv_end_poll(of);
+	ibv_end_poll(cq_ex);
 	EXPECT_EQ(seen_by_other.get(), 2u);
 	other.join();
 }
 
-/* A completion of two seconds ago, by both clocks. */
-TEST_F(ExtendedPoll, wallclock)
+/* The completion is two seconds old by both clocks. */
+TEST_F(ExtendedPoll, read__wallclock)
 {
 	constexpr uint64_t second = 1'000'000'000;
 	auto clock = [](clockid_t id) {
@@ -141,116 +141,117 @@ TEST_F(ExtendedPoll, wallclock)
 
 	complete(xiw_cqe{ .timestamp = stamp });
 	ASSERT_EQ(start(), 0);
-	const int64_t off = ibv_wc_read_completion_wallclock_ns(of) - expected;
+	const int64_t off = ibv_wc_read_completion_wallclock_ns(cq_ex) - expected;
 	EXPECT_LT(std::abs(off), int64_t(second / 2));
-	ibv_end_poll(of);
+	ibv_end_poll(cq_ex);
 }
 
-/* What is seen is given back at once: who posts again needs the place before end_poll(). */
-TEST_F(ExtendedPoll, next_poll__through_all)
+/* Each entry is given back at once, because a new request may need it before end_poll(). */
+TEST_F(ExtendedPoll, next_poll__goes_through_all_completions)
 {
 	for (uint64_t i = 0; i < 3; i++)
 		complete(i);
 	ASSERT_EQ(start(), 0);
-	EXPECT_EQ(of->wr_id, 0u);
-	EXPECT_EQ(ibv_next_poll(of), 0);
-	EXPECT_EQ(of->wr_id, 1u);
-	EXPECT_EQ(ibv_next_poll(of), 0);
-	EXPECT_EQ(of->wr_id, 2u);
+	EXPECT_EQ(cq_ex->wr_id, 0u);
+	EXPECT_EQ(ibv_next_poll(cq_ex), 0);
+	EXPECT_EQ(cq_ex->wr_id, 1u);
+	EXPECT_EQ(ibv_next_poll(cq_ex), 0);
+	EXPECT_EQ(cq_ex->wr_id, 2u);
 	EXPECT_EQ(ctl.consumed, 3u);
-	EXPECT_EQ(ibv_next_poll(of), ENOENT);
-	EXPECT_EQ(ibv_next_poll(of), ENOENT);
+	EXPECT_EQ(ibv_next_poll(cq_ex), ENOENT);
+	EXPECT_EQ(ibv_next_poll(cq_ex), ENOENT);
 	complete(3);
-	EXPECT_EQ(ibv_next_poll(of), 0) << "one that has come meanwhile";
-	EXPECT_EQ(of->wr_id, 3u);
-	ibv_end_poll(of);
+	EXPECT_EQ(ibv_next_poll(cq_ex), 0) << "a completion was added meanwhile";
+	EXPECT_EQ(cq_ex->wr_id, 3u);
+	ibv_end_poll(cq_ex);
 	EXPECT_EQ(ctl.consumed, 4u);
 	EXPECT_EQ(start(), ENOENT);
 }
 
-TEST_F(ExtendedPoll, end_poll__after_some)
+TEST_F(ExtendedPoll, end_poll__leaves_the_remaining_completions)
 {
 	for (uint64_t lap = 0; lap < 20; lap++) {
 		for (uint64_t i = 0; i < 3; i++)
 			complete(3 * lap + i);
 		ASSERT_EQ(start(), 0);
-		EXPECT_EQ(of->wr_id, 3 * lap);
-		EXPECT_EQ(ibv_next_poll(of), 0);
-		ibv_end_poll(of);
+		EXPECT_EQ(cq_ex->wr_id, 3 * lap);
+		EXPECT_EQ(ibv_next_poll(cq_ex), 0);
+		ibv_end_poll(cq_ex);
 		EXPECT_EQ(ctl.consumed, 3 * lap + 2);
 		ASSERT_EQ(start(), 0);
-		EXPECT_EQ(of->wr_id, 3 * lap + 2);
-		ibv_end_poll(of);
+		EXPECT_EQ(cq_ex->wr_id, 3 * lap + 2);
+		ibv_end_poll(cq_ex);
 	}
 }
 
-/* Completions of send requests free their places, those of receives say nothing of these. */
-TEST_F(ExtendedPoll, retires_send_requests)
+/* A completion of a receive has no sq_count, so the send queue must ignore that field. */
+TEST_F(ExtendedPoll, next_poll__finishes_send_requests)
 {
-	RetiredCount retired;
+	FinishedCount finished;
 
-	retired.open(5);
-	cq.attach_sends(retired);
+	finished.set_qpn(5);
+	cq.attach_sends(finished);
 	complete(xiw_cqe{ .qpn = 5, .opcode = XIW_WC_READ, .sq_count = 3 });
 	complete(xiw_cqe{ .qpn = 5, .opcode = XIW_WC_RECV, .sq_count = 9 });
 	ASSERT_EQ(start(), 0);
-	EXPECT_EQ(retired.word().load(), 3u);
-	EXPECT_EQ(ibv_next_poll(of), 0);
-	EXPECT_EQ(retired.word().load(), 3u);
-	ibv_end_poll(of);
-	cq.detach_sends(retired);
+	EXPECT_EQ(finished.word().load(), 3u);
+	EXPECT_EQ(ibv_next_poll(cq_ex), 0);
+	EXPECT_EQ(finished.word().load(), 3u);
+	ibv_end_poll(cq_ex);
+	cq.detach_sends(finished);
 }
 
-TEST_F(ExtendedPoll, retires_receive_requests)
+TEST_F(ExtendedPoll, next_poll__finishes_receive_requests)
 {
-	RetiredCount retired;
+	FinishedCount finished;
 
-	retired.open(5);
-	cq.attach_receives(retired);
+	finished.set_qpn(5);
+	cq.attach_receives(finished);
 	for (uint16_t opcode : { XIW_WC_RECV, XIW_WC_SEND, XIW_WC_RECV_IMM })
 		complete(xiw_cqe{ .qpn = 5, .opcode = opcode });
 	complete(xiw_cqe{ .qpn = 6, .opcode = XIW_WC_RECV });
 	ASSERT_EQ(start(), 0);
-	EXPECT_EQ(retired.word().load(), 1u);
-	while (!ibv_next_poll(of))
+	EXPECT_EQ(finished.word().load(), 1u);
+	while (!ibv_next_poll(cq_ex))
 		;
-	EXPECT_EQ(retired.word().load(), 2u);
-	ibv_end_poll(of);
-	cq.detach_receives(retired);
+	EXPECT_EQ(finished.word().load(), 2u);
+	ibv_end_poll(cq_ex);
+	cq.detach_receives(finished);
 }
 
 /*
- * While it goes through completions a thread may do all else to the queue: it would wait for
- * itself. What it looks at stays as it was, even if it belongs to a queue pair that is destroyed.
+ * Between start_poll() and end_poll() the thread may call any other function of the queue. If
+ * these took the lock again, the thread would deadlock. The current completion stays readable,
+ * even if its queue pair is destroyed meanwhile.
  */
-TEST_F(ExtendedPoll, start_poll__lets_its_thread_do_all_else)
+TEST_F(ExtendedPoll, start_poll__lets_its_thread_use_the_queue)
 {
 	auto done = std::make_shared<std::promise<void>>();
 	auto in_time = done->get_future();
-	RetiredCount retired;
+	FinishedCount finished;
 
-	retired.open(5);
+	finished.set_qpn(5);
 	complete(xiw_cqe{ .wr_id = 1, .qpn = 5 });
 	complete(xiw_cqe{ .wr_id = 2, .qpn = 6 });
 	complete(xiw_cqe{ .wr_id = 3, .qpn = 5 });
 	std::thread([&, done] {
-		xiw::Latecomer never;
+		xiw::DeferredDoorbell not_listed;
 
 		EXPECT_EQ(start(), 0);
-		cq.attach_sends(retired);
-		cq.detach_sends(retired);
-		cq.forget(5, never);
-		EXPECT_EQ(of->wr_id, 1u);
-		EXPECT_EQ(ibv_wc_read_qp_num(of), 5u);
-		EXPECT_EQ(ibv_next_poll(of), 0);
-		EXPECT_EQ(of->wr_id, 2u);
-		EXPECT_EQ(ibv_next_poll(of), ENOENT);
-		ibv_end_poll(of);
+		cq.attach_sends(finished);
+		cq.detach_sends(finished);
+		cq.remove_queue_pair(5, not_listed);
+		EXPECT_EQ(cq_ex->wr_id, 1u);
+		EXPECT_EQ(ibv_wc_read_qp_num(cq_ex), 5u);
+		EXPECT_EQ(ibv_next_poll(cq_ex), 0);
+		EXPECT_EQ(cq_ex->wr_id, 2u);
+		EXPECT_EQ(ibv_next_poll(cq_ex), ENOENT);
+		ibv_end_poll(cq_ex);
 		done->set_value();
 	}).detach();
 	ASSERT_EQ(in_time.wait_for(std::chrono::seconds(10)), std::future_status::ready)
-		<< "it waits for itself";
-	EXPECT_EQ(start(), ENOENT) << "it is unlocked for others";
+		<< "the thread deadlocked";
+	EXPECT_EQ(start(), ENOENT) << "the queue was left locked";
 }
 
 } /* namespace */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider_kernel.cpp - what a doorbell reaches: a pipe, and libibverbs' general calls */
+/* provider_kernel.cpp - receives doorbells: the write() of one, and libibverbs' post functions */
 
 #include "provider_kernel.hpp"
 
@@ -25,14 +25,14 @@ FakeKernel::~FakeKernel()
 	kernel = nullptr;
 }
 
-bool FakeKernel::heard(Rung *rung)
+bool FakeKernel::was_rung(DoorbellCommand *command)
 {
-	Rung one;
+	DoorbellCommand one;
 
 	if (read(ends_[0], &one, sizeof(one)) != sizeof(one))
 		return false;
-	if (rung)
-		*rung = one;
+	if (command)
+		*command = one;
 	return true;
 }
 
@@ -42,19 +42,19 @@ int ibv_cmd_post_send(ibv_qp *, ibv_send_wr *wr, ibv_send_wr **)
 	kernel->send_calls++;
 	if (kernel->on_send)
 		kernel->on_send();
-	return kernel->answer;
+	return kernel->result;
 }
 
 int ibv_cmd_post_recv(ibv_qp *, ibv_recv_wr *wr, ibv_recv_wr **)
 {
 	EXPECT_EQ(wr, nullptr);
 	kernel->recv_calls++;
-	return kernel->answer;
+	return kernel->result;
 }
 
 int ibv_cmd_post_srq_recv(ibv_srq *, ibv_recv_wr *wr, ibv_recv_wr **)
 {
 	EXPECT_EQ(wr, nullptr);
 	kernel->srq_recv_calls++;
-	return kernel->answer;
+	return kernel->result;
 }

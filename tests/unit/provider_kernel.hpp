@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* provider_kernel.hpp - what a doorbell reaches: a pipe, and libibverbs' general calls */
+/* provider_kernel.hpp - receives doorbells: the write() of one, and libibverbs' post functions */
 #ifndef XIW_TEST_PROVIDER_KERNEL_HPP
 #define XIW_TEST_PROVIDER_KERNEL_HPP
 
@@ -8,8 +8,8 @@
 
 #include "rdma_core.hpp"
 
-/* What write() of a doorbell sends. */
-struct Rung {
+/* What a doorbell writes to the device file. */
+struct DoorbellCommand {
 	ib_uverbs_cmd_hdr hdr;
 	uint64_t response;
 	uint32_t handle;
@@ -18,7 +18,11 @@ struct Rung {
 	uint32_t wqe_size;
 };
 
-/* One at a time: the general calls find it by a global pointer. */
+/*
+ * FakeKernel - a pipe in place of the device file, and ibv_cmd_post_send(), _recv() and _srq_recv()
+ *
+ * Only one may exist at a time, because these functions find it by a global pointer.
+ */
 class FakeKernel
 {
 public:
@@ -27,21 +31,21 @@ public:
 	FakeKernel(const FakeKernel &) = delete;
 	FakeKernel &operator=(const FakeKernel &) = delete;
 
-	/* True if a doorbell has come by write() since the last call. */
-	bool heard(Rung *rung = nullptr);
+	/* Takes one doorbell out of the pipe. Returns false if there is none. */
+	bool was_rung(DoorbellCommand *command = nullptr);
 
-	/* To be put before a doorbell is connected: its write() will fail. */
+	/* The write() of each doorbell that is connected after this fails. */
 	void refuse_write() { context.cmd_fd = -1; }
 
 	ibv_context context = {};
 
-	/* The general calls: how often each came, and what they answer. */
+	/* How often each of libibverbs' functions was called, and what they return. */
 	int send_calls = 0;
 	int recv_calls = 0;
 	int srq_recv_calls = 0;
-	int answer = 0;
+	int result = 0;
 
-	/* What else the general call of a send queue does. */
+	/* Called by ibv_cmd_post_send(). */
 	std::function<void()> on_send;
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider_poll_test.cpp - from entries of a ring in plain memory to ibv_wc */
+/* provider_poll_test.cpp - ibv_poll_cq(), with a ring in plain memory */
 
 #include <array>
 #include <chrono>
@@ -7,11 +7,13 @@
 #include <memory>
 #include <thread>
 
+#include <pthread.h>
+
 #include <gtest/gtest.h>
 
 #include "provider_completions.hpp"
+#include "provider_deferred_doorbell.hpp"
 #include "provider_kernel.hpp"
-#include "provider_latecomer.hpp"
 
 namespace
 {
@@ -22,28 +24,28 @@ struct Poll : Completions {
 	std::array<ibv_wc, 16> wc = {};
 };
 
-TEST_F(Poll, poll__empty)
+TEST_F(Poll, poll__finds_nothing)
 {
 	EXPECT_EQ(poll(4), 0);
 	EXPECT_EQ(ctl.consumed, 0u);
 }
 
-TEST_F(Poll, poll__empty_rings_for_latecomers)
+TEST_F(Poll, poll__rings_deferred_doorbells_if_it_finds_nothing)
 {
 	FakeKernel kernel;
-	Late late(kernel);
+	DeferredSendQueue sq(kernel);
 
-	late.list(cq);
+	sq.defer_to(cq);
 	complete(1);
 	EXPECT_EQ(poll(4), 1);
-	EXPECT_FALSE(kernel.heard()) << "there was other work";
+	EXPECT_FALSE(kernel.was_rung()) << "poll() found a completion";
 	EXPECT_EQ(poll(4), 0);
-	EXPECT_TRUE(kernel.heard());
+	EXPECT_TRUE(kernel.was_rung());
 	EXPECT_EQ(poll(4), 0);
-	EXPECT_FALSE(kernel.heard());
+	EXPECT_FALSE(kernel.was_rung());
 }
 
-TEST_F(Poll, poll__every_field)
+TEST_F(Poll, poll__fills_every_field)
 {
 	wc[0].src_qp = wc[0].pkey_index = wc[0].slid = wc[0].sl = wc[0].dlid_path_bits = 0xff;
 	complete(xiw_cqe{
@@ -72,7 +74,7 @@ TEST_F(Poll, poll__every_field)
 	EXPECT_EQ(wc[0].dlid_path_bits, 0u);
 }
 
-TEST_F(Poll, poll__the_key_that_the_peer_invalidated)
+TEST_F(Poll, poll__returns_the_rkey_that_the_peer_has_invalidated)
 {
 	complete(xiw_cqe{ .imm_inv = 0xabcd01, .opcode = XIW_WC_RECV, .flags = XIW_WC_WITH_INV });
 	ASSERT_EQ(poll(1), 1);
@@ -81,7 +83,7 @@ TEST_F(Poll, poll__the_key_that_the_peer_invalidated)
 	EXPECT_EQ(wc[0].invalidated_rkey, 0xabcd01u);
 }
 
-TEST_F(Poll, poll__no_more_than_asked_for)
+TEST_F(Poll, poll__returns_no_more_than_max)
 {
 	for (uint64_t i = 0; i < 5; i++)
 		complete(i);
@@ -95,14 +97,14 @@ TEST_F(Poll, poll__no_more_than_asked_for)
 	EXPECT_EQ(poll(3), 0);
 }
 
-TEST_F(Poll, poll__nothing_asked_for)
+TEST_F(Poll, poll__consumes_nothing_if_max_is_zero)
 {
 	complete(1);
 	EXPECT_EQ(poll(0), 0);
 	EXPECT_EQ(ctl.consumed, 0u);
 }
 
-TEST_F(Poll, poll__goes_round_the_ring)
+TEST_F(Poll, poll__wraps_around_the_ring)
 {
 	for (uint64_t lap = 0; lap < 5; lap++) {
 		for (uint64_t i = 0; i < entries; i++)
@@ -114,39 +116,39 @@ TEST_F(Poll, poll__goes_round_the_ring)
 	EXPECT_EQ(ctl.consumed, 5 * entries);
 }
 
-/* A thread that polls its other completion queue was faster. */
-TEST_F(Poll, poll__rings_for_nobody_whom_another_has_rung_for)
+/* The other thread polled the other completion queue of the queue pair. */
+TEST_F(Poll, poll__does_not_ring_what_another_thread_has_rung)
 {
 	FakeKernel kernel;
-	Late late(kernel);
+	DeferredSendQueue sq(kernel);
 
-	late.list(cq);
-	late.late = false;
+	sq.defer_to(cq);
+	sq.pending = false;
 	EXPECT_EQ(poll(4), 0);
-	EXPECT_FALSE(kernel.heard());
+	EXPECT_FALSE(kernel.was_rung());
 }
 
 /*
- * A thread that is cancelled while it rings, with the queue locked, goes on until the queue is
- * unlocked. The doorbell goes the general way here, whose write() is a cancellation point.
+ * If a thread is cancelled while it rings with the queue locked, it must unlock the queue first.
+ * The second round rings through libibverbs, whose functions are cancellation points.
  */
-TEST_F(Poll, a_cancelled_thread_leaves_the_queue_unlocked)
+TEST_F(Poll, poll__unlocks_the_queue_if_the_thread_is_cancelled)
 {
 	for (const bool slowly : { false, true }) {
 		FakeKernel kernel;
 		kernel.on_send = [] { pthread_testcancel(); };
 		if (slowly)
 			kernel.refuse_write();
-		Late late(kernel);
+		DeferredSendQueue sq(kernel);
 
-		late.list(cq);
+		sq.defer_to(cq);
 		std::promise<void> ready, go;
 		std::thread cancelled([&] {
 			pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
 			ready.set_value();
 			go.get_future().wait();
 			pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
-			cq.poll(1, wc.data()); /* it is the end, or comes back */
+			cq.poll(1, wc.data()); /* may be cancelled in it or after it */
 		});
 
 		ready.get_future().wait();
@@ -165,7 +167,7 @@ TEST_F(Poll, a_cancelled_thread_leaves_the_queue_unlocked)
 	}
 }
 
-struct Discard : Poll {
+struct RemoveQueuePair : Poll {
 	void complete_of(uint32_t qpn, uint64_t wr_id)
 	{
 		complete(xiw_cqe{ .wr_id = wr_id, .qpn = qpn });
@@ -173,25 +175,25 @@ struct Discard : Poll {
 
 	void destroy(uint32_t qpn)
 	{
-		xiw::Latecomer never;
+		xiw::DeferredDoorbell not_listed;
 
-		cq.forget(qpn, never);
+		cq.remove_queue_pair(qpn, not_listed);
 	}
 };
 
-TEST_F(Discard, forget__only_those_of_that_queue_pair)
+TEST_F(RemoveQueuePair, takes_only_its_completions)
 {
 	for (uint64_t i = 0; i < 6; i++)
 		complete_of(i % 2 ? 7 : 9, i);
 	destroy(7);
-	EXPECT_EQ(ctl.consumed, 3u) << "their places are given back";
+	EXPECT_EQ(ctl.consumed, 3u) << "the removed entries are given back";
 	ASSERT_EQ(poll(16), 3);
 	for (uint64_t i = 0; i < 3; i++)
 		EXPECT_EQ(wc[i].wr_id, 2 * i);
 	EXPECT_EQ(ctl.consumed, 6u);
 }
 
-TEST_F(Discard, forget__all_or_none)
+TEST_F(RemoveQueuePair, takes_all_or_none)
 {
 	for (uint64_t i = 0; i < entries; i++)
 		complete_of(7, i);
@@ -204,8 +206,8 @@ TEST_F(Discard, forget__all_or_none)
 	EXPECT_EQ(ctl.consumed, entries);
 }
 
-/* At each place of the ring, and with the kernel adding more behind, entries stay what they are. */
-TEST_F(Discard, forget__wherever_the_ring_stands)
+/* The kernel adds entries between the removal and the poll, at each position of the ring. */
+TEST_F(RemoveQueuePair, keeps_the_order_of_the_other_completions)
 {
 	uint64_t next = 0, expected = 0;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider_ring_test.cpp - the process's side of the rings, against plain memory */
+/* provider_ring_test.cpp - the process's side of the rings, with rings in plain memory */
 
 #include <array>
 #include <atomic>
@@ -56,7 +56,7 @@ TEST(WorkRing, has_room__stops_at_the_granted_depth)
 	EXPECT_FALSE(has_room(ring, 5));
 }
 
-TEST(WorkRing, has_room__depth_beyond_the_ring_is_of_no_use)
+TEST(WorkRing, has_room__never_exceeds_the_ring)
 {
 	WorkMemory memory;
 	WorkRing ring = memory.ring(entries + 1);
@@ -64,7 +64,7 @@ TEST(WorkRing, has_room__depth_beyond_the_ring_is_of_no_use)
 	EXPECT_FALSE(has_room(ring, entries));
 }
 
-TEST(WorkRing, has_room__again_when_the_kernel_gives_slots_back)
+TEST(WorkRing, has_room__when_the_kernel_gives_slots_back)
 {
 	WorkMemory memory;
 	WorkRing ring = memory.ring();
@@ -76,7 +76,7 @@ TEST(WorkRing, has_room__again_when_the_kernel_gives_slots_back)
 	EXPECT_FALSE(has_room(ring, entries + 2));
 }
 
-TEST(WorkRing, has_room__as_another_word_says)
+TEST(WorkRing, has_room__depends_only_on_the_word_that_is_passed)
 {
 	WorkMemory memory;
 	WorkRing ring = memory.ring();
@@ -87,7 +87,7 @@ TEST(WorkRing, has_room__as_another_word_says)
 	EXPECT_FALSE(ring.has_room(entries + 1, SharedWord(freed)));
 }
 
-TEST(WorkRing, has_room__where_the_counters_wrap)
+TEST(WorkRing, has_room__works_where_the_counters_wrap)
 {
 	WorkMemory memory;
 	memory.ctl.consumed = 0xfffffffc;
@@ -98,7 +98,7 @@ TEST(WorkRing, has_room__where_the_counters_wrap)
 	EXPECT_FALSE(has_room(ring, 4));
 }
 
-TEST(WorkRing, slot__follows_the_low_bits_of_the_count)
+TEST(WorkRing, slot__uses_the_low_bits_of_the_count)
 {
 	WorkMemory memory;
 	WorkRing ring = memory.ring();
@@ -108,7 +108,7 @@ TEST(WorkRing, slot__follows_the_low_bits_of_the_count)
 	EXPECT_EQ(ring.slot(0xffffffff), memory.slots.data() + 7 * slot_size);
 }
 
-TEST(WorkRing, publish__tells_whether_to_ring)
+TEST(WorkRing, publish__returns_the_flags)
 {
 	WorkMemory memory;
 	WorkRing ring = memory.ring();
@@ -121,7 +121,7 @@ TEST(WorkRing, publish__tells_whether_to_ring)
 	EXPECT_EQ(ring.produced(), 3u);
 }
 
-/* The kernel's half of the contract, as kernel/ring.h has it: takes @total slots, one after another. */
+/* KernelThread - takes @total slots one after another, as kernel/ring.h does */
 class KernelThread
 {
 public:
@@ -138,7 +138,7 @@ public:
 
 	void ring() { doorbell_ = true; }
 
-	/* Slots that did not hold what was written to them. */
+	/* How many slots did not contain what the process had written. */
 	uint32_t wrong() const { return wrong_; }
 
 private:
@@ -187,7 +187,7 @@ private:
 	std::thread thread_;
 };
 
-/* True if a slot is free for count @count within two seconds. */
+/* Waits two seconds for a free slot for @count. Returns whether there is one. */
 bool wait_for_room(WorkRing &ring, uint32_t count)
 {
 	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
@@ -199,9 +199,9 @@ bool wait_for_room(WorkRing &ring, uint32_t count)
 }
 
 /*
- * One slot at a time, so the kernel is about to stop looking whenever the next
- * one comes, at ever different moments. Without the full barrier in publish()
- * it fails within a few hundred slots.
+ * The ring has one slot, so the kernel is about to stop looking each time that the process
+ * publishes. The delay is random, so the two race at different moments. Without the full barrier
+ * in publish() this fails within a few hundred slots.
  */
 TEST(WorkRing, publish__no_doorbell_is_missed)
 {
@@ -213,14 +213,15 @@ TEST(WorkRing, publish__no_doorbell_is_missed)
 	memory.ctl.flags = XIW_NEED_DOORBELL;
 	KernelThread kernel(memory, total);
 	for (uint32_t i = 0; i < total; i++) {
-		ASSERT_TRUE(wait_for_room(ring, i)) << "nobody rang for slot " << i - 1;
+		ASSERT_TRUE(wait_for_room(ring, i))
+			<< "the doorbell for slot " << i - 1 << " was missed";
 		for (uint32_t delay = random() % 64; delay; delay--)
 			std::atomic_signal_fence(std::memory_order_seq_cst);
 		std::memcpy(ring.slot(i), &i, sizeof(i));
 		if (ring.publish(i + 1))
 			kernel.ring();
 	}
-	ASSERT_TRUE(wait_for_room(ring, total)) << "nobody rang for the last slot";
+	ASSERT_TRUE(wait_for_room(ring, total)) << "the doorbell for the last slot was missed";
 	EXPECT_EQ(kernel.wrong(), 0u);
 }
 
@@ -241,14 +242,14 @@ struct CompletionMemory {
 	}
 };
 
-TEST(CompletionRing, peek__nothing_in_fresh_memory)
+TEST(CompletionRing, peek__finds_nothing_in_fresh_memory)
 {
 	CompletionMemory memory;
 
 	EXPECT_EQ(memory.ring().peek(), nullptr);
 }
 
-TEST(CompletionRing, peek__in_order_over_many_laps)
+TEST(CompletionRing, peek__returns_entries_in_order_over_many_laps)
 {
 	CompletionMemory memory;
 	CompletionRing ring = memory.ring();
@@ -260,11 +261,11 @@ TEST(CompletionRing, peek__in_order_over_many_laps)
 		ASSERT_NE(cqe, nullptr);
 		EXPECT_EQ(cqe->wr_id, i);
 		ring.consume();
-		EXPECT_EQ(ring.peek(), nullptr) << "what the lap before left is no entry";
+		EXPECT_EQ(ring.peek(), nullptr) << "an entry of the previous lap is not valid";
 	}
 }
 
-TEST(CompletionRing, peek__a_full_ring)
+TEST(CompletionRing, peek__reads_a_full_ring)
 {
 	CompletionMemory memory;
 	CompletionRing ring = memory.ring();
@@ -279,7 +280,7 @@ TEST(CompletionRing, peek__a_full_ring)
 	EXPECT_EQ(ring.peek(), nullptr);
 }
 
-TEST(CompletionRing, publish__gives_back_what_was_consumed)
+TEST(CompletionRing, publish__gives_consumed_entries_back)
 {
 	CompletionMemory memory;
 	CompletionRing ring = memory.ring();
@@ -291,7 +292,7 @@ TEST(CompletionRing, publish__gives_back_what_was_consumed)
 	EXPECT_EQ(memory.ctl.consumed, 2u);
 }
 
-TEST(CompletionRing, arm__asks_anew_after_it_fired)
+TEST(CompletionRing, arm__asks_again_after_a_notification)
 {
 	CompletionMemory memory;
 	CompletionRing ring = memory.ring();
@@ -336,7 +337,7 @@ TEST(CompletionRing, arm__solicited_is_widened_to_any)
 	EXPECT_FALSE(memory.ctl.arm & XIW_ARM_SOLICITED);
 }
 
-TEST(CompletionRing, arm__again_and_again_uses_up_no_numbers)
+TEST(CompletionRing, arm__repeated_uses_up_no_sequence_numbers)
 {
 	CompletionMemory memory;
 	CompletionRing ring = memory.ring();
@@ -347,7 +348,7 @@ TEST(CompletionRing, arm__again_and_again_uses_up_no_numbers)
 	EXPECT_EQ(memory.ctl.arm, pending);
 }
 
-TEST(CompletionRing, arm__where_the_sequence_wraps)
+TEST(CompletionRing, arm__works_where_the_sequence_wraps)
 {
 	CompletionMemory memory;
 	CompletionRing ring = memory.ring();

@@ -1,72 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* provider_post_test.cpp - from work requests to slots of a ring in plain memory */
+/* provider_post_send_test.cpp - ibv_post_send(), with a ring in plain memory */
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "provider_kernel.hpp"
+#include "deferred_doorbell.hpp"
+#include "provider_post.hpp"
 #include "queue_pair.hpp"
 #include "work_queue.hpp"
 
+using xiw::DeferredDoorbellList;
 using xiw::Doorbell;
-using xiw::Latecomers;
 using xiw::QueuePair;
-using xiw::ReceiveQueue;
 using xiw::SendQueue;
-using xiw::WorkRing;
 
 namespace
 {
 
-constexpr uint32_t entries = 4;
-constexpr size_t slot_size = 512; /* a header and sixteen SGEs, or 480 octets */
-constexpr uint32_t max_inline = 400;
-constexpr uint8_t untouched = 0xee;
+constexpr uint32_t max_inline = 400; /* bytes */
 
-struct PostTest : testing::Test {
-	PostTest()
-	{
-		owner.context = &kernel.context;
-		slots.fill(std::byte(untouched));
-		ctl.flags = XIW_NEED_DOORBELL;
-	}
-
-	WorkRing ring() { return { &ctl, slots.data(), entries, slot_size, entries }; }
-
-	std::byte *slot(uint32_t n) { return slots.data() + n * slot_size; }
-
-	bool is_untouched(uint32_t n)
-	{
-		return std::all_of(slot(n), slot(n) + slot_size,
-				   [](std::byte octet) { return octet == std::byte(untouched); });
-	}
-
-	FakeKernel kernel;
-	ibv_qp owner = {};
-	alignas(64) xiw_queue_ctl ctl = {};
-	alignas(64) std::array<std::byte, entries * slot_size> slots;
-};
-
-struct Send : PostTest {
-	Send() { open(false); }
+struct PostSend : PostTest {
+	PostSend() { open(false); }
 
 	void open(bool signal_all)
 	{
 		queue.open(ring(), { .max_sge = XIW_MAX_SGE,
 				     .max_inline = max_inline,
 				     .signal_all = signal_all });
-		queue.join(latecomers, recv_latecomers);
+		queue.defer_doorbell_to(send_cq_doorbells, recv_cq_doorbells);
 		queue.doorbell().connect(&owner, Doorbell::Queue::send);
 	}
 
 	int post(ibv_send_wr &wr) { return queue.post(&wr, &bad); }
 
-	/* Expects that @wr is refused with @err and leaves no trace. */
+	/* Expects that post() refuses @wr with @err, and neither fills a slot nor rings. */
 	void expect_refused(ibv_send_wr &wr, int err)
 	{
 		bad = nullptr;
@@ -74,7 +46,7 @@ struct Send : PostTest {
 		EXPECT_EQ(bad, &wr);
 		EXPECT_EQ(ctl.produced, 0u);
 		EXPECT_TRUE(is_untouched(0));
-		EXPECT_FALSE(kernel.heard());
+		EXPECT_FALSE(kernel.was_rung());
 	}
 
 	const xiw_send_slot &header(uint32_t n)
@@ -82,7 +54,7 @@ struct Send : PostTest {
 		return *reinterpret_cast<const xiw_send_slot *>(slot(n));
 	}
 
-	Latecomers latecomers, recv_latecomers;
+	DeferredDoorbellList send_cq_doorbells, recv_cq_doorbells;
 	SendQueue queue;
 	ibv_send_wr *bad = nullptr;
 	std::array<ibv_sge, XIW_MAX_SGE + 1> sges = {};
@@ -101,7 +73,7 @@ ibv_send_wr request(uint32_t opcode, ibv_sge *sges = nullptr, int num_sge = 0,
 	return wr;
 }
 
-TEST_F(Send, post__bind_window)
+TEST_F(PostSend, post__bind_mw)
 {
 	ibv_mr region = {};
 	ibv_send_wr wr = request(IBV_WR_BIND_MW, nullptr, 0, IBV_SEND_SIGNALED);
@@ -122,7 +94,7 @@ TEST_F(Send, post__bind_window)
 	EXPECT_EQ(header(0).bind.access, unsigned(IBV_ACCESS_REMOTE_READ));
 }
 
-TEST_F(Send, post__bind_window_to_nothing)
+TEST_F(PostSend, post__bind_mw_without_a_region)
 {
 	ibv_send_wr wr = request(IBV_WR_BIND_MW);
 
@@ -132,7 +104,7 @@ TEST_F(Send, post__bind_window_to_nothing)
 	EXPECT_EQ(header(0).bind.lkey, 0u);
 }
 
-TEST_F(Send, post__write)
+TEST_F(PostSend, post__rdma_write)
 {
 	sges[0] = { .addr = 0x7000, .length = 100, .lkey = 11 };
 	sges[1] = { .addr = 0x8000, .length = 200, .lkey = 12 };
@@ -159,7 +131,7 @@ TEST_F(Send, post__write)
 	EXPECT_TRUE(is_untouched(1));
 }
 
-TEST_F(Send, post__write_with_immediate)
+TEST_F(PostSend, post__rdma_write_with_imm)
 {
 	ibv_send_wr wr = request(IBV_WR_RDMA_WRITE_WITH_IMM);
 	wr.imm_data = 0x04030201;
@@ -172,7 +144,7 @@ TEST_F(Send, post__write_with_immediate)
 	EXPECT_EQ(header(0).num_sge, 0u);
 }
 
-TEST_F(Send, post__send_leaves_nothing_of_the_slot_before)
+TEST_F(PostSend, post__send_clears_the_unused_fields)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
@@ -182,7 +154,7 @@ TEST_F(Send, post__send_leaves_nothing_of_the_slot_before)
 	EXPECT_EQ(header(0).imm_inv, 0u);
 }
 
-TEST_F(Send, post__send_with_invalidate)
+TEST_F(PostSend, post__send_with_inv)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND_WITH_INV, nullptr, 0, IBV_SEND_SOLICITED);
 	wr.invalidate_rkey = 0xabc01;
@@ -193,7 +165,7 @@ TEST_F(Send, post__send_with_invalidate)
 	EXPECT_EQ(header(0).imm_inv, 0xabc01u);
 }
 
-TEST_F(Send, post__local_invalidate)
+TEST_F(PostSend, post__local_inv)
 {
 	ibv_send_wr wr = request(IBV_WR_LOCAL_INV);
 	wr.invalidate_rkey = 0xabc02;
@@ -203,7 +175,7 @@ TEST_F(Send, post__local_invalidate)
 	EXPECT_EQ(header(0).rkey, 0xabc02u);
 }
 
-TEST_F(Send, post__read)
+TEST_F(PostSend, post__rdma_read)
 {
 	sges[0] = { .addr = 0x9000, .length = 0xffffffff, .lkey = 3 };
 	ibv_send_wr wr = request(IBV_WR_RDMA_READ, sges.data(), 1);
@@ -216,7 +188,7 @@ TEST_F(Send, post__read)
 	EXPECT_EQ(header(0).sge[0].length, 0xffffffffu);
 }
 
-TEST_F(Send, post__compare_and_swap)
+TEST_F(PostSend, post__atomic_cmp_and_swp)
 {
 	sges[0] = { .addr = 0x9000, .length = 8, .lkey = 3 };
 	ibv_send_wr wr = request(IBV_WR_ATOMIC_CMP_AND_SWP, sges.data(), 1);
@@ -231,7 +203,7 @@ TEST_F(Send, post__compare_and_swap)
 	EXPECT_EQ(header(0).sge[1].addr, 0x9000u) << "the SGE follows the operands";
 }
 
-TEST_F(Send, post__sixteen_sges_fill_the_slot_and_no_more)
+TEST_F(PostSend, post__sixteen_sges_stay_within_the_slot)
 {
 	for (size_t i = 0; i < sges.size(); i++)
 		sges[i] = { .addr = 0x1000 * i, .length = 1, .lkey = uint32_t(i) };
@@ -243,7 +215,7 @@ TEST_F(Send, post__sixteen_sges_fill_the_slot_and_no_more)
 	EXPECT_TRUE(is_untouched(1));
 }
 
-TEST_F(Send, post__inline_gathers_octets)
+TEST_F(PostSend, post__inline_gathers_the_data)
 {
 	char text[] = "gathered";
 	sges[0] = { .addr = uintptr_t(text), .length = 3, .lkey = 0 };
@@ -252,14 +224,14 @@ TEST_F(Send, post__inline_gathers_octets)
 	ibv_send_wr wr = request(IBV_WR_SEND, sges.data(), 3, IBV_SEND_INLINE);
 
 	ASSERT_EQ(post(wr), 0);
-	std::memset(text, 0, sizeof(text)); /* may be reused at once */
+	std::memset(text, 0, sizeof(text)); /* the caller may reuse the buffer at once */
 	EXPECT_EQ(header(0).flags, XIW_SEND_INLINE);
 	EXPECT_EQ(header(0).num_sge, 0u);
 	EXPECT_EQ(header(0).inline_len, 8u);
 	EXPECT_EQ(std::memcmp(header(0).data, "gathered", 8), 0);
 }
 
-TEST_F(Send, post__inline_of_nothing)
+TEST_F(PostSend, post__inline_without_data)
 {
 	ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, nullptr, 0, IBV_SEND_INLINE);
 
@@ -267,10 +239,10 @@ TEST_F(Send, post__inline_of_nothing)
 	EXPECT_EQ(header(0).inline_len, 0u);
 }
 
-TEST_F(Send, post__inline_up_to_the_granted_length)
+TEST_F(PostSend, post__inline_up_to_the_granted_length)
 {
-	std::vector<uint8_t> octets(max_inline + 1, 7);
-	sges[0] = { .addr = uintptr_t(octets.data()), .length = max_inline + 1, .lkey = 0 };
+	std::vector<uint8_t> data(max_inline + 1, 7);
+	sges[0] = { .addr = uintptr_t(data.data()), .length = max_inline + 1, .lkey = 0 };
 	ibv_send_wr wr = request(IBV_WR_SEND, sges.data(), 1, IBV_SEND_INLINE);
 
 	expect_refused(wr, EINVAL);
@@ -280,7 +252,7 @@ TEST_F(Send, post__inline_up_to_the_granted_length)
 	EXPECT_EQ(slot(0)[XIW_SLOT_HEADER + max_inline - 1], std::byte(7));
 }
 
-TEST_F(Send, post__all_signalled_if_the_queue_pair_says_so)
+TEST_F(PostSend, post__signals_all_if_the_queue_pair_asks_for_it)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
@@ -289,7 +261,7 @@ TEST_F(Send, post__all_signalled_if_the_queue_pair_says_so)
 	EXPECT_EQ(header(0).flags, XIW_SEND_SIGNALED);
 }
 
-TEST_F(Send, refuse__what_iwarp_lacks)
+TEST_F(PostSend, refuse__unsupported_opcodes)
 {
 	ibv_send_wr with_imm = request(IBV_WR_SEND_WITH_IMM);
 	ibv_send_wr tso = request(IBV_WR_TSO);
@@ -300,14 +272,14 @@ TEST_F(Send, refuse__what_iwarp_lacks)
 	expect_refused(unknown, EINVAL);
 }
 
-TEST_F(Send, refuse__unknown_flags)
+TEST_F(PostSend, refuse__unknown_flags)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND, nullptr, 0, IBV_SEND_IP_CSUM);
 
 	expect_refused(wr, EINVAL);
 }
 
-TEST_F(Send, refuse__too_many_sges)
+TEST_F(PostSend, refuse__too_many_sges)
 {
 	ibv_send_wr send = request(IBV_WR_SEND, sges.data(), XIW_MAX_SGE + 1);
 	ibv_send_wr read = request(IBV_WR_RDMA_READ, sges.data(), 2);
@@ -320,7 +292,7 @@ TEST_F(Send, refuse__too_many_sges)
 	expect_refused(negative, EINVAL);
 }
 
-TEST_F(Send, refuse__more_sges_than_were_asked_for)
+TEST_F(PostSend, refuse__more_sges_than_granted)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND, sges.data(), 2);
 
@@ -328,7 +300,7 @@ TEST_F(Send, refuse__more_sges_than_were_asked_for)
 	expect_refused(wr, EINVAL);
 }
 
-TEST_F(Send, refuse__four_gigabytes)
+TEST_F(PostSend, refuse__four_gibibytes)
 {
 	sges[0].length = 0xffffffff;
 	sges[1].length = 1;
@@ -337,7 +309,7 @@ TEST_F(Send, refuse__four_gigabytes)
 	expect_refused(wr, EINVAL);
 }
 
-TEST_F(Send, refuse__inline_of_what_is_not_sent)
+TEST_F(PostSend, refuse__inline_for_opcodes_that_send_no_data)
 {
 	sges[0].length = 8;
 	ibv_send_wr read = request(IBV_WR_RDMA_READ, sges.data(), 1, IBV_SEND_INLINE);
@@ -347,7 +319,7 @@ TEST_F(Send, refuse__inline_of_what_is_not_sent)
 	expect_refused(fetch, EINVAL);
 }
 
-TEST_F(Send, refuse__atomics_of_another_size)
+TEST_F(PostSend, refuse__atomics_of_a_wrong_size)
 {
 	sges[0].length = 4;
 	ibv_send_wr half = request(IBV_WR_ATOMIC_CMP_AND_SWP, sges.data(), 1);
@@ -357,7 +329,7 @@ TEST_F(Send, refuse__atomics_of_another_size)
 	expect_refused(none, EINVAL);
 }
 
-TEST_F(Send, list__up_to_the_bad_one)
+TEST_F(PostSend, list__is_posted_up_to_the_bad_request)
 {
 	ibv_send_wr third = request(IBV_WR_SEND_WITH_IMM);
 	ibv_send_wr second = request(IBV_WR_SEND);
@@ -371,63 +343,63 @@ TEST_F(Send, list__up_to_the_bad_one)
 	EXPECT_EQ(header(0).opcode, XIW_OP_WRITE);
 	EXPECT_EQ(header(1).opcode, XIW_OP_SEND);
 	EXPECT_TRUE(is_untouched(2));
-	EXPECT_TRUE(kernel.heard()) << "the good ones have to be sent";
+	EXPECT_TRUE(kernel.was_rung()) << "the good requests are posted";
 }
 
-TEST_F(Send, list__one_doorbell_for_all)
+TEST_F(PostSend, list__rings_once)
 {
 	ibv_send_wr second = request(IBV_WR_SEND);
 	ibv_send_wr first = request(IBV_WR_SEND);
 	first.next = &second;
 
 	EXPECT_EQ(post(first), 0);
-	EXPECT_TRUE(kernel.heard());
-	EXPECT_FALSE(kernel.heard());
+	EXPECT_TRUE(kernel.was_rung());
+	EXPECT_FALSE(kernel.was_rung());
 }
 
-TEST_F(Send, doorbell__not_while_the_kernel_looks)
+TEST_F(PostSend, doorbell__is_not_rung_while_the_kernel_looks)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
 	ctl.flags = 0;
 	EXPECT_EQ(post(wr), 0);
 	EXPECT_EQ(ctl.produced, 1u);
-	EXPECT_FALSE(kernel.heard());
+	EXPECT_FALSE(kernel.was_rung());
 }
 
-TEST_F(Send, doorbell__later_once_for_all)
+TEST_F(PostSend, doorbell__is_deferred_once_for_many_posts)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
 	ctl.flags = XIW_DOORBELL_LATER;
 	EXPECT_EQ(post(wr), 0);
 	EXPECT_EQ(post(wr), 0);
-	EXPECT_FALSE(kernel.heard());
-	EXPECT_TRUE(latecomers.ring());
-	EXPECT_TRUE(kernel.heard());
-	EXPECT_FALSE(kernel.heard());
-	EXPECT_FALSE(latecomers.ring());
+	EXPECT_FALSE(kernel.was_rung());
+	EXPECT_TRUE(send_cq_doorbells.ring_all());
+	EXPECT_TRUE(kernel.was_rung());
+	EXPECT_FALSE(kernel.was_rung());
+	EXPECT_FALSE(send_cq_doorbells.ring_all());
 
 	EXPECT_EQ(post(wr), 0);
-	EXPECT_TRUE(latecomers.ring()) << "it can be late again";
-	EXPECT_TRUE(kernel.heard());
+	EXPECT_TRUE(send_cq_doorbells.ring_all()) << "it can be deferred again";
+	EXPECT_TRUE(kernel.was_rung());
 }
 
-TEST_F(Send, doorbell__not_of_a_queue_that_is_gone)
+TEST_F(PostSend, doorbell__is_not_rung_after_the_queue_is_removed)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
 	ctl.flags = XIW_DOORBELL_LATER;
 	EXPECT_EQ(post(wr), 0);
-	latecomers.remove(queue.at_send_cq());
-	recv_latecomers.remove(queue.at_recv_cq());
-	EXPECT_FALSE(latecomers.ring());
-	EXPECT_FALSE(recv_latecomers.ring());
-	EXPECT_FALSE(kernel.heard());
+	send_cq_doorbells.remove(queue.deferred_on_send_cq());
+	recv_cq_doorbells.remove(queue.deferred_on_recv_cq());
+	EXPECT_FALSE(send_cq_doorbells.ring_all());
+	EXPECT_FALSE(recv_cq_doorbells.ring_all());
+	EXPECT_FALSE(kernel.was_rung());
 }
 
-/* The kernel decides while it is called, so the flags from before say nothing of it. */
-TEST_F(Send, doorbell__later_says_the_kernel_when_it_is_rung)
+/* The kernel sets the flag while it handles the doorbell, so post() must read the flags again. */
+TEST_F(PostSend, doorbell__is_deferred_after_it_was_rung)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
@@ -436,37 +408,37 @@ TEST_F(Send, doorbell__later_says_the_kernel_when_it_is_rung)
 	queue.doorbell().connect(&owner, Doorbell::Queue::send);
 	EXPECT_EQ(post(wr), 0);
 	EXPECT_EQ(kernel.send_calls, 1);
-	EXPECT_TRUE(latecomers.ring()) << "who polls rings again";
+	EXPECT_TRUE(send_cq_doorbells.ring_all()) << "a thread that polls rings again";
 	EXPECT_EQ(kernel.send_calls, 2);
 }
 
-/* Who waits for an answer polls the completion queue of receives, and perhaps no other. */
-TEST_F(Send, doorbell__later_by_who_polls_receives)
+/* A thread that waits for an answer may poll the recv_cq only. */
+TEST_F(PostSend, doorbell__is_rung_from_the_recv_cq)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
 	ctl.flags = XIW_DOORBELL_LATER;
 	EXPECT_EQ(post(wr), 0);
-	EXPECT_TRUE(recv_latecomers.ring());
-	EXPECT_TRUE(kernel.heard());
-	EXPECT_FALSE(latecomers.ring()) << "it was rung for";
-	EXPECT_FALSE(kernel.heard());
+	EXPECT_TRUE(recv_cq_doorbells.ring_all());
+	EXPECT_TRUE(kernel.was_rung());
+	EXPECT_FALSE(send_cq_doorbells.ring_all()) << "the doorbell was rung already";
+	EXPECT_FALSE(kernel.was_rung());
 }
 
-TEST_F(Send, doorbell__unheard_fails_the_list)
+TEST_F(PostSend, doorbell__fails_the_whole_list_if_it_fails)
 {
 	ibv_send_wr second = request(IBV_WR_TSO);
 	ibv_send_wr first = request(IBV_WR_SEND);
 	first.next = &second;
 
 	kernel.refuse_write();
-	kernel.answer = EIO;
+	kernel.result = EIO;
 	queue.doorbell().connect(&owner, Doorbell::Queue::send);
 	EXPECT_EQ(post(first), EIO);
 	EXPECT_EQ(bad, &first);
 }
 
-TEST_F(Send, full__until_requests_retire)
+TEST_F(PostSend, full__until_completions_are_polled)
 {
 	ibv_send_wr wr = request(IBV_WR_SEND);
 
@@ -477,126 +449,22 @@ TEST_F(Send, full__until_requests_retire)
 	EXPECT_EQ(ctl.produced, entries);
 
 	ctl.consumed = 3;
-	EXPECT_EQ(post(wr), ENOMEM) << "given back, but not polled";
-	queue.retired().advance(1);
+	EXPECT_EQ(post(wr), ENOMEM) << "given back by the kernel but not polled";
+	queue.finished().advance_to(1);
 	wr.wr_id = 5;
 	EXPECT_EQ(post(wr), 0);
 	EXPECT_EQ(header(0).wr_id, 5u);
 	EXPECT_EQ(post(wr), ENOMEM);
 }
 
-struct Receive : PostTest {
-	Receive()
-	{
-		queue.open(ring(), 4);
-		queue.doorbell().connect(&owner, Doorbell::Queue::recv);
-	}
-
-	int post(ibv_recv_wr &wr) { return queue.post(&wr, &bad); }
-
-	const xiw_recv_slot &header(uint32_t n)
-	{
-		return *reinterpret_cast<const xiw_recv_slot *>(slot(n));
-	}
-
-	ReceiveQueue queue;
-	ibv_recv_wr *bad = nullptr;
-	std::array<ibv_sge, 5> sges = {};
-};
-
-TEST_F(Receive, post__a_list)
+TEST(QueuePairState, post_send__is_refused_in_reset)
 {
-	sges[0] = { .addr = 0x7000, .length = 100, .lkey = 11 };
-	sges[1] = { .addr = 0x8000, .length = 200, .lkey = 12 };
-	ibv_recv_wr second = { .wr_id = 2, .next = nullptr, .sg_list = nullptr, .num_sge = 0 };
-	ibv_recv_wr first = { .wr_id = 1, .next = &second, .sg_list = sges.data(), .num_sge = 2 };
+	QueuePair qp; /* a new queue pair is in RESET */
+	ibv_send_wr wr = request(IBV_WR_SEND);
+	ibv_send_wr *bad = nullptr;
 
-	ASSERT_EQ(post(first), 0);
-	EXPECT_EQ(ctl.produced, 2u);
-	EXPECT_EQ(header(0).wr_id, 1u);
-	EXPECT_EQ(header(0).num_sge, 2u);
-	EXPECT_EQ(header(0).reserved, 0u);
-	EXPECT_EQ(std::memcmp(header(0).sge, sges.data(), 2 * sizeof(sges[0])), 0);
-	EXPECT_EQ(header(1).wr_id, 2u);
-	EXPECT_EQ(header(1).num_sge, 0u);
-
-	Rung rung;
-	ASSERT_TRUE(kernel.heard(&rung));
-	EXPECT_EQ(rung.hdr.command, uint32_t(IB_USER_VERBS_CMD_POST_RECV));
-}
-
-TEST_F(Receive, refuse__too_many_sges)
-{
-	for (int num_sge : { 5, -1 }) {
-		ibv_recv_wr wr = {
-			.wr_id = 1, .next = nullptr, .sg_list = sges.data(), .num_sge = num_sge
-		};
-		EXPECT_EQ(post(wr), EINVAL);
-		EXPECT_EQ(bad, &wr);
-		EXPECT_EQ(ctl.produced, 0u);
-		EXPECT_TRUE(is_untouched(0));
-	}
-}
-
-TEST_F(Receive, refuse__four_gigabytes)
-{
-	sges[0].length = 0xffffffff;
-	sges[3].length = 1;
-	ibv_recv_wr wr = { .wr_id = 1, .next = nullptr, .sg_list = sges.data(), .num_sge = 4 };
-
-	EXPECT_EQ(post(wr), EINVAL);
-	EXPECT_EQ(ctl.produced, 0u);
-}
-
-TEST_F(Receive, full__until_some_were_polled)
-{
-	ibv_recv_wr wr = { .wr_id = 1, .next = nullptr, .sg_list = nullptr, .num_sge = 0 };
-
-	for (uint32_t i = 0; i < entries; i++)
-		ASSERT_EQ(post(wr), 0);
-	EXPECT_EQ(post(wr), ENOMEM);
-	ctl.consumed = 2;
-	EXPECT_EQ(post(wr), ENOMEM) << "taken, but not polled";
-	queue.retired().advance();
-	EXPECT_EQ(post(wr), 0);
-	EXPECT_EQ(post(wr), ENOMEM);
-}
-
-TEST_F(Receive, full__shared_until_the_kernel_took_some)
-{
-	ibv_recv_wr wr = { .wr_id = 1, .next = nullptr, .sg_list = nullptr, .num_sge = 0 };
-
-	queue.open(ring(), 4, true);
-	for (uint32_t i = 0; i < entries; i++)
-		ASSERT_EQ(post(wr), 0);
-	EXPECT_EQ(post(wr), ENOMEM);
-	ctl.consumed = 1;
-	EXPECT_EQ(post(wr), 0);
-}
-
-TEST(QueuePairState, reset__takes_no_requests)
-{
-	QueuePair qp; /* as made: its state is RESET */
-	ibv_send_wr send = request(IBV_WR_SEND);
-	ibv_recv_wr recv = {};
-	ibv_send_wr *bad_send = nullptr;
-	ibv_recv_wr *bad_recv = nullptr;
-
-	EXPECT_EQ(qp.post_send(&send, &bad_send), EINVAL);
-	EXPECT_EQ(bad_send, &send);
-	EXPECT_EQ(qp.post_recv(&recv, &bad_recv), EINVAL);
-	EXPECT_EQ(bad_recv, &recv);
-}
-
-TEST(QueuePairState, shared_receive_queue__leaves_none_of_its_own)
-{
-	QueuePair qp;
-	ibv_recv_wr recv = {};
-	ibv_recv_wr *bad = nullptr;
-
-	reinterpret_cast<ibv_qp *>(&qp)->state = IBV_QPS_RTS;
-	EXPECT_EQ(qp.post_recv(&recv, &bad), EINVAL);
-	EXPECT_EQ(bad, &recv);
+	EXPECT_EQ(qp.post_send(&wr, &bad), EINVAL);
+	EXPECT_EQ(bad, &wr);
 }
 
 } /* namespace */
