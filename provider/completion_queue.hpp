@@ -65,15 +65,18 @@ public:
 		receives_.remove(finished);
 	}
 
-	/*
-	 * The kernel has destroyed the queue pair. Removes its completions and its deferred
-	 * doorbell.
-	 */
-	void remove_queue_pair(std::uint32_t qpn, const DeferredDoorbell &deferred) noexcept
+	/* After this no thread that polls rings, or is ringing, this doorbell. */
+	void remove_doorbell(const DeferredDoorbell &deferred) noexcept
+	{
+		std::lock_guard guard(lock_);
+		deferred_doorbells_.remove(deferred);
+	}
+
+	/* The kernel has destroyed the queue pair. Removes its completions. */
+	void remove_queue_pair(std::uint32_t qpn) noexcept
 	{
 		std::lock_guard guard(lock_);
 		discard(qpn);
-		deferred_doorbells_.remove(deferred);
 	}
 
 	/*

@@ -139,11 +139,8 @@ int SendQueue::wr_complete() noexcept
 	return flags ? notify_kernel(flags) : err;
 }
 
-void QueuePair::fill_extended_post_ops() noexcept
+void QueuePair::fill_batch_ops(ibv_qp_ex &ops) noexcept
 {
-	ibv_qp_ex &ops = vqp_.qp_ex;
-
-	vqp_.comp_mask |= VERBS_QP_EX;
 	ops.wr_start = [](ibv_qp_ex *qp) {
 		QueuePair &queue_pair = from(&qp->qp_base);
 
@@ -151,7 +148,10 @@ void QueuePair::fill_extended_post_ops() noexcept
 	};
 	ops.wr_complete = [](ibv_qp_ex *qp) { return send_queue(qp).wr_complete(); };
 	ops.wr_abort = [](ibv_qp_ex *qp) { send_queue(qp).wr_abort(); };
+}
 
+void QueuePair::fill_request_ops(ibv_qp_ex &ops) noexcept
+{
 	ops.wr_send = [](ibv_qp_ex *qp) { send_queue(qp).wr_add(XIW_OP_SEND, *qp); };
 	ops.wr_send_inv = [](ibv_qp_ex *qp, std::uint32_t rkey) {
 		if (auto *slot = send_queue(qp).wr_add(XIW_OP_SEND_INV, *qp))
@@ -189,7 +189,10 @@ void QueuePair::fill_extended_post_ops() noexcept
 		if (auto *slot = wr_add_remote(qp, XIW_OP_FETCH_ADD, rkey, addr))
 			slot->atomic = { .compare_add = add, .swap = 0 };
 	};
+}
 
+void QueuePair::fill_payload_ops(ibv_qp_ex &ops) noexcept
+{
 	ops.wr_set_sge = [](ibv_qp_ex *qp, std::uint32_t lkey, std::uint64_t addr,
 			    std::uint32_t length) {
 		send_queue(qp).wr_set_sge({ .addr = addr, .length = length, .lkey = lkey });
@@ -206,6 +209,14 @@ void QueuePair::fill_extended_post_ops() noexcept
 					 const ibv_data_buf *bufs) {
 		send_queue(qp).wr_set_inline_data_list(num_buf, bufs);
 	};
+}
+
+void QueuePair::fill_extended_post_ops() noexcept
+{
+	vqp_.comp_mask |= VERBS_QP_EX;
+	fill_batch_ops(vqp_.qp_ex);
+	fill_request_ops(vqp_.qp_ex);
+	fill_payload_ops(vqp_.qp_ex);
 }
 
 } /* namespace xiw */

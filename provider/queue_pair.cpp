@@ -127,10 +127,10 @@ void QueuePair::detach() noexcept
 	const std::uint32_t qpn = vqp_.qp.qp_num;
 
 	send_cq().detach_sends(sq_.finished());
-	send_cq().remove_queue_pair(qpn, sq_.deferred_on_send_cq());
+	send_cq().remove_queue_pair(qpn);
 	if (rq_.is_open())
 		recv_cq().detach_receives(rq_.finished());
-	recv_cq().remove_queue_pair(qpn, sq_.deferred_on_recv_cq());
+	recv_cq().remove_queue_pair(qpn);
 }
 
 /* The kernel has reset its queue pair, and has given all slots back. */
@@ -142,8 +142,20 @@ void QueuePair::reset() noexcept
 	recv_cq().reset_queue_pair(qpn, rq_.finished(), rq_.is_open() ? rq_.consumed() : 0);
 }
 
+/*
+ * The core refuses to destroy a queue pair while a doorbell of it is in the kernel (EBUSY), and a
+ * thread that finds a completion queue empty may ring at any time. If the core refuses for another
+ * reason, the next request that the kernel defers puts the doorbell on the lists again.
+ */
+void QueuePair::remove_doorbells() noexcept
+{
+	send_cq().remove_doorbell(sq_.deferred_on_send_cq());
+	recv_cq().remove_doorbell(sq_.deferred_on_recv_cq());
+}
+
 int QueuePair::destroy(ibv_qp *qp) noexcept
 {
+	from(qp).remove_doorbells();
 	if (int err = ibv_cmd_destroy_qp(qp))
 		return err;
 	from(qp).detach();

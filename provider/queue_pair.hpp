@@ -32,6 +32,9 @@ public:
 
 	/* in extended_post.cpp: sets the functions that ibv_wr_*() call */
 	void fill_extended_post_ops() noexcept;
+	static void fill_batch_ops(ibv_qp_ex &ops) noexcept;
+	static void fill_request_ops(ibv_qp_ex &ops) noexcept;
+	static void fill_payload_ops(ibv_qp_ex &ops) noexcept;
 
 private:
 	static SendQueue &send_queue(ibv_qp_ex *qp) noexcept { return from(&qp->qp_base).sq_; }
@@ -55,6 +58,7 @@ private:
 	CompletionQueue &recv_cq() noexcept { return CompletionQueue::from(vqp_.qp.recv_cq); }
 
 	void attach() noexcept;
+	void remove_doorbells() noexcept;
 	void detach() noexcept;
 	void reset() noexcept;
 

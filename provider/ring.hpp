@@ -11,7 +11,7 @@
 #include <rdma/xiw-abi.h>
 
 /*
- * This is the process's side of the contract in xiw-abi.h; kernel/ring.h is the kernel's side.
+ * This is the process's side of the contract in xiw-abi.h; kernel/queue/ring.h is the kernel's side.
  * The caller of any function here holds the lock of the queue, so each word of the process has
  * one writer.
  *

@@ -80,6 +80,8 @@ int ibv_cmd_create_qp_ex(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_e
 
 int ibv_cmd_destroy_qp(ibv_qp *)
 {
+	if (device->on_destroy)
+		device->on_destroy();
 	return device->destroy_result;
 }
 

@@ -5,6 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+
+#include <unistd.h>
 
 #include "completion_queue.hpp"
 #include "domain.hpp"
@@ -43,7 +46,11 @@ public:
 
 	ibv_pd *pd() { return reinterpret_cast<ibv_pd *>(&domain_); }
 
-	int destroy_result = 0; /* of ibv_cmd_destroy_qp() */
+	/* How many bytes the provider has written to the device: its doorbells. */
+	off_t written() { return lseek(fd_, 0, SEEK_CUR); }
+
+	int destroy_result = 0;		  /* of ibv_cmd_destroy_qp() */
+	std::function<void()> on_destroy; /* called by it */
 
 private:
 	static constexpr uint32_t max_qps = 64;

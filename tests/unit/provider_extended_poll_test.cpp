@@ -235,12 +235,10 @@ TEST_F(ExtendedPoll, start_poll__lets_its_thread_use_the_queue)
 	complete(xiw_cqe{ .wr_id = 2, .qpn = 6 });
 	complete(xiw_cqe{ .wr_id = 3, .qpn = 5 });
 	std::thread([&, done] {
-		xiw::DeferredDoorbell not_listed;
-
 		EXPECT_EQ(start(), 0);
 		cq.attach_sends(finished);
 		cq.detach_sends(finished);
-		cq.remove_queue_pair(5, not_listed);
+		cq.remove_queue_pair(5);
 		EXPECT_EQ(cq_ex->wr_id, 1u);
 		EXPECT_EQ(ibv_wc_read_qp_num(cq_ex), 5u);
 		EXPECT_EQ(ibv_next_poll(cq_ex), 0);

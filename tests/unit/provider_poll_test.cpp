@@ -173,12 +173,7 @@ struct RemoveQueuePair : Poll {
 		complete(xiw_cqe{ .wr_id = wr_id, .qpn = qpn });
 	}
 
-	void destroy(uint32_t qpn)
-	{
-		xiw::DeferredDoorbell not_listed;
-
-		cq.remove_queue_pair(qpn, not_listed);
-	}
+	void destroy(uint32_t qpn) { cq.remove_queue_pair(qpn); }
 };
 
 TEST_F(RemoveQueuePair, takes_only_its_completions)

@@ -425,6 +425,19 @@ TEST_F(PostSend, doorbell__is_rung_from_the_recv_cq)
 	EXPECT_FALSE(kernel.was_rung());
 }
 
+TEST_F(PostSend, doorbell__is_rung_again_from_the_list_where_it_still_is)
+{
+	ibv_send_wr wr = request(IBV_WR_SEND);
+
+	ctl.flags = XIW_DOORBELL_LATER;
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_TRUE(recv_cq_doorbells.ring_all());
+	EXPECT_TRUE(kernel.was_rung());
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_TRUE(send_cq_doorbells.ring_all());
+	EXPECT_TRUE(kernel.was_rung());
+}
+
 TEST_F(PostSend, doorbell__fails_the_whole_list_if_it_fails)
 {
 	ibv_send_wr second = request(IBV_WR_TSO);

@@ -180,6 +180,23 @@ TEST_F(QueuePairTest, destroy__discards_the_remaining_completions)
 	EXPECT_EQ(QueuePair::destroy(other), 0);
 }
 
+/* The core does not destroy a queue pair while a doorbell of it is in the kernel (EBUSY). */
+TEST_F(QueuePairTest, destroy__a_thread_that_polls_meanwhile_does_not_ring)
+{
+	ibv_qp *qp = create(cq);
+
+	fake.sq(qp->qp_num).flags = XIW_DOORBELL_LATER;
+	EXPECT_EQ(post(qp), 0);
+	EXPECT_EQ(cq.poll(), 0);
+	const off_t written = fake.written();
+	EXPECT_GT(written, 0) << "a thread that finds the completion queue empty rings";
+
+	EXPECT_EQ(post(qp), 0);
+	fake.on_destroy = [this] { EXPECT_EQ(cq.poll(), 0); };
+	EXPECT_EQ(QueuePair::destroy(qp), 0);
+	EXPECT_EQ(fake.written(), written);
+}
+
 TEST_F(QueuePairTest, destroy__changes_nothing_if_the_kernel_refuses)
 {
 	ibv_qp *qp = create(cq);

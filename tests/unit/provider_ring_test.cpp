@@ -121,7 +121,7 @@ TEST(WorkRing, publish__returns_the_flags)
 	EXPECT_EQ(ring.produced(), 3u);
 }
 
-/* KernelThread - takes @total slots one after another, as kernel/ring.h does */
+/* KernelThread - takes @total slots one after another, as kernel/queue/ring.h does */
 class KernelThread
 {
 public:
