@@ -1,152 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* device.c - the ib_device, its op table and its ports */
+/* device.c - the ib_device, its op table, its port and its settings */
 
 #include <linux/cleanup.h>
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
-#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
-#include <linux/vmalloc.h>
 #include <net/addrconf.h>
 #include <rdma/ib_cache.h>
 #include <rdma/iw_cm.h>
 #include <rdma/xiw-abi.h>
 
-#include "cm.h"
-#include "cq.h"
+#include "conn/cm.h"
+#include "conn/lane.h"
+#include "conn/listener.h"
 #include "device.h"
-#include "dm.h"
-#include "lane.h"
 #include "limit.h"
-#include "listener.h"
-#include "mem.h"
-#include "post.h"
-#include "qp.h"
-#include "srq.h"
+#include "mem/dm.h"
+#include "mem/mem.h"
+#include "queue/area.h"
+#include "queue/cq.h"
+#include "queue/srq.h"
+#include "stream/post.h"
+#include "stream/qp.h"
+#include "verbs.h"
 
-/* How long a thread of the rdma_cm may be held up between letting go of a device and of its GID. */
+/* How long a thread of the rdma_cm may take between releasing a device and releasing its GID. */
 #define DEVICE_GID_MS	100
 
 static struct workqueue_struct *device_wq;
-
-/*
- * Memory shared with processes
- */
-
-static void area_free_pages(struct page **pages, unsigned int num)
-{
-	while (num--)
-		__free_page(pages[num]);
-	kvfree(pages);
-}
-
-/* vmalloc() would tell the log of each process that gets no more. */
-static struct page **area_alloc_pages(unsigned int num)
-{
-	struct page **pages = kvcalloc(num, sizeof(*pages), XIW_GFP_PROCESS);
-	unsigned int i;
-
-	for (i = 0; pages && i < num; i++) {
-		pages[i] = alloc_page(XIW_GFP_PROCESS | __GFP_ZERO);
-		if (!pages[i]) {
-			area_free_pages(pages, i);
-			return NULL;
-		}
-		cond_resched();
-	}
-	return pages;
-}
-
-/* Return: zeroed pages in a row in the kernel's space, for vfree(); or NULL. */
-static void *area_alloc(size_t len)
-{
-	unsigned int num = len >> PAGE_SHIFT;
-	struct page **pages = area_alloc_pages(num);
-	void *mem;
-
-	if (!pages)
-		return NULL;
-	mem = vmap(pages, num, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
-	if (!mem)
-		area_free_pages(pages, num);
-	return mem;
-}
-
-/* Kernel-doc of these two is in device.h. */
-struct xiw_area *xiw_area_create(size_t len, struct ib_ucontext *uctx)
-{
-	struct xiw_area *area;
-	int ret;
-
-	area = kzalloc_obj(*area, XIW_GFP_PROCESS);
-	if (!area)
-		return ERR_PTR(-ENOMEM);
-
-	area->len = PAGE_ALIGN(len);
-	area->mem = area_alloc(area->len);
-	if (!area->mem) {
-		ret = -ENOMEM;
-		goto no_memory;
-	}
-
-	if (uctx) {
-		ret = rdma_user_mmap_entry_insert(uctx, &area->entry, area->len);
-		if (ret)
-			goto no_entry;
-	}
-	return area;
-
-no_entry:
-	vfree(area->mem);
-no_memory:
-	kfree(area);
-	return ERR_PTR(ret);
-}
-
-static void device_free_area(struct xiw_area *area)
-{
-	vfree(area->mem);
-	kfree(area);
-}
-
-void xiw_area_destroy(struct xiw_area *area, struct ib_ucontext *uctx)
-{
-	if (uctx)
-		rdma_user_mmap_entry_remove(&area->entry);
-	else
-		device_free_area(area);
-}
-
-static void device_mmap_free(struct rdma_user_mmap_entry *entry)
-{
-	device_free_area(container_of(entry, struct xiw_area, entry));
-}
-
-/* The mapping holds the pages themselves, so it outlives the area and even the device. */
-static int device_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
-{
-	struct rdma_user_mmap_entry *entry;
-	struct xiw_area *area;
-	int ret = 0;
-	size_t at;
-
-	entry = rdma_user_mmap_entry_get(uctx, vma);
-	if (!entry)
-		return -EINVAL;
-
-	area = container_of(entry, struct xiw_area, entry);
-	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
-	for (at = 0; !ret && at < area->len; at += PAGE_SIZE) {
-		ret = vm_insert_page(vma, vma->vm_start + at, vmalloc_to_page(area->mem + at));
-		cond_resched();
-	}
-	rdma_user_mmap_entry_put(entry);
-	return ret;
-}
 
 /*
  * Contexts
@@ -172,7 +57,10 @@ static int device_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udat
 	return ret;
 }
 
-/* For a process that was given the device file by the one that opened it: the core tells all. */
+/*
+ * For a process that got the device file from the process that opened it. The core fills in the
+ * whole answer, so there is nothing to add.
+ */
 static int device_query_ucontext(struct ib_ucontext *uctx, struct uverbs_attr_bundle *attrs)
 {
 	return 0;
@@ -184,8 +72,9 @@ static void device_dealloc_ucontext(struct ib_ucontext *uctx)
 }
 
 /*
- * That this exists tells the core that it may take a device away from processes which use it: it
- * destroys their objects, and what they have mapped is memory that nobody else looks at any more.
+ * Does nothing, but its presence tells the core that it may remove a device that processes still
+ * use. The core destroys their objects. The memory that they have mapped stays, but the kernel no
+ * longer reads or writes it.
  */
 static void device_disassociate_ucontext(struct ib_ucontext *uctx)
 {
@@ -195,7 +84,7 @@ static void device_disassociate_ucontext(struct ib_ucontext *uctx)
  * Queries
  */
 
-/* Any access to any user memory may be one to memory that is there on demand. */
+/* Every operation can access user memory that is paged in on demand. */
 static void device_query_odp(struct ib_device_attr *attr)
 {
 	if (!IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING))
@@ -232,7 +121,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = XIW_MAX_IRD;
 	attr->max_res_rd_atom = XIW_MAX_IRD * XIW_MAX_QP;
 	attr->max_qp_init_rd_atom = XIW_MAX_ORD;
-	/* Atomics are the CPU's own instructions, so they are atomic to all that uses these. */
+	/* Atomics use the CPU's own instructions, so they are atomic to all code that does. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->max_srq = xiw_limit(XIW_SRQS);
 	attr->max_srq_wr = XIW_MAX_SRQ_WR;
@@ -245,7 +134,7 @@ static int device_query(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return 0;
 }
 
-/* Without an answer from the netdev (lo, dummy, tun, or on its way out) the port claims 10 Gb/s. */
+/* If the netdev gives no speed (lo, dummy, tun, or being removed), the port claims 10 Gb/s. */
 static void device_port_speed(struct xiw_device *dev, struct ib_port_attr *attr)
 {
 	if (dev->netdev->ethtool_ops->get_link_ksettings &&
@@ -311,9 +200,9 @@ static void device_get_fw_str(struct ib_device *ibdev, char *str)
  */
 
 /**
- * struct device_setting - is 0 or 1, and holds for connections that are made from then on
- * @attr: its file
- * @offset: of its bool in struct xiw_device
+ * struct device_setting - a setting, 0 or 1; a change applies to new connections only
+ * @attr: its file in sysfs
+ * @offset: offset of its bool in struct xiw_device
  */
 struct device_setting {
 	struct device_attribute	attr;
@@ -366,22 +255,15 @@ static const struct attribute_group device_group = {
 };
 
 /*
- * Life
+ * Create and remove
  */
-
-bool xiw_device_is_being_added(struct xiw_device *dev)
-{
-	/* The core holds this while it tells its clients. */
-	return rwsem_is_locked(&dev->ibdev.client_data_rwsem) &&
-	       READ_ONCE(dev->enabler) == task_pid(current);
-}
 
 static void device_set_enabler(struct xiw_device *dev, struct pid *enabler)
 {
 	put_pid(xchg(&dev->enabler, enabler));
 }
 
-/* Next the core tells its clients of the device, in this thread, and they listen on it. */
+/* After this the core announces the device to its clients in this thread, and they listen on it. */
 static int device_enable(struct ib_device *ibdev)
 {
 	device_set_enabler(to_xiw_device(ibdev), get_pid(task_pid(current)));
@@ -389,9 +271,10 @@ static int device_enable(struct ib_device *ibdev)
 }
 
 /*
- * The rdma_cm lets go of a device a moment before it gives back its GID, and that is freed by work
- * on the table of GIDs, which goes with the device (cma_release_dev(), free_gid_work()). The core
- * awaits neither. So the memory stays for a moment; the name is free at once.
+ * The rdma_cm releases a device a moment before it releases the device's GID (cma_release_dev()).
+ * Work then frees the GID, using the GID table, which is freed together with the device
+ * (free_gid_work()). The core waits for neither. So we keep the memory for a moment; the name of
+ * the device is free at once.
  */
 static void device_gone(struct work_struct *work)
 {
@@ -441,27 +324,27 @@ static const struct ib_device_ops device_ops = {
 	.query_ucontext = device_query_ucontext,
 	.dealloc_ucontext = device_dealloc_ucontext,
 	.disassociate_ucontext = device_disassociate_ucontext,
-	.mmap = device_mmap,
-	.mmap_free = device_mmap_free,
-	.alloc_pd = xiw_limit_alloc_pd,
-	.dealloc_pd = xiw_limit_dealloc_pd,
+	.mmap = xiw_area_mmap,
+	.mmap_free = xiw_area_mmap_free,
+	.alloc_pd = xiw_verbs_alloc_pd,
+	.dealloc_pd = xiw_verbs_dealloc_pd,
 
-	.create_cq = xiw_limit_create_cq,
+	.create_cq = xiw_verbs_create_cq,
 	.resize_user_cq = xiw_cq_resize,
-	.destroy_cq = xiw_limit_destroy_cq,
+	.destroy_cq = xiw_verbs_destroy_cq,
 	.poll_cq = xiw_cq_poll,
 	.req_notify_cq = xiw_cq_arm,
 
-	.create_srq = xiw_limit_create_srq,
+	.create_srq = xiw_verbs_create_srq,
 	.modify_srq = xiw_srq_modify,
 	.query_srq = xiw_srq_query,
-	.destroy_srq = xiw_limit_destroy_srq,
+	.destroy_srq = xiw_verbs_destroy_srq,
 	.post_srq_recv = xiw_srq_post,
 
-	.create_qp = xiw_limit_create_qp,
+	.create_qp = xiw_verbs_create_qp,
 	.modify_qp = xiw_qp_modify,
 	.query_qp = xiw_qp_query,
-	.destroy_qp = xiw_limit_destroy_qp,
+	.destroy_qp = xiw_verbs_destroy_qp,
 	.post_send = xiw_post_send,
 	.post_recv = xiw_post_recv,
 
@@ -469,7 +352,7 @@ static const struct ib_device_ops device_ops = {
 	.reg_user_mr_dmabuf = xiw_mr_reg_dmabuf,
 	.rereg_user_mr = xiw_mr_rereg_user,
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
-	.advise_mr = xiw_odp_advise,
+	.advise_mr = xiw_advise_mr,
 #endif
 	.get_dma_mr = xiw_mr_get_dma,
 	.alloc_mr = xiw_mr_alloc,
@@ -498,7 +381,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, xiw_mw, ibmw),
 };
 
-/* Takes the netdev's hardware address for a GID; makes one up once if there is none. */
+/* Uses the netdev's hardware address as GID. If it has none, makes one up, but only once. */
 static void device_address(struct xiw_device *dev)
 {
 	const struct net_device *netdev = dev->netdev;
@@ -510,7 +393,7 @@ static void device_address(struct xiw_device *dev)
 		eth_random_addr(dev->gid.raw);
 }
 
-/* If the core reads the GID just now it may see half of it, but it reads again for the event. */
+/* The core may read a half-written GID meanwhile, but reads it again when it gets the event. */
 void xiw_device_readdress(struct xiw_device *dev)
 {
 	struct ib_event event = {
@@ -524,7 +407,7 @@ void xiw_device_readdress(struct xiw_device *dev)
 	ib_dispatch_event(&event);
 }
 
-/* Why @netdev cannot carry a device, or NULL. */
+/* Returns why @netdev cannot carry a device, or NULL if it can. */
 static const char *device_refusal(const struct net_device *netdev)
 {
 	switch (netdev->type) {
@@ -556,7 +439,7 @@ static bool device_exists(struct net_device *netdev)
 	return ibdev;
 }
 
-/* Returns a device that is ready to be registered. */
+/* Returns a device that is ready to be registered, or ERR_PTR(). */
 static struct xiw_device *device_alloc(struct net_device *netdev, struct net *net)
 {
 	struct xiw_device *dev;
@@ -607,8 +490,9 @@ fail:
 }
 
 /*
- * A netdev that went away, or to another namespace, before its device was registered told nobody.
- * The device may have been deleted meanwhile: it has to be looked up.
+ * If a netdev is unregistered or changes its namespace before its device is registered, the
+ * notifier does not find a device to remove. So check the netdev afterwards. The device is looked
+ * up, because it may have been deleted meanwhile.
  */
 static int device_check_netdev(struct net_device *netdev, struct net *net)
 {
@@ -640,7 +524,7 @@ static int device_announce(struct xiw_device *dev, const char *name)
 
 int xiw_device_create(const char *name, struct net_device *netdev)
 {
-	static DEFINE_MUTEX(one_at_a_time);	/* two would both find that there is none */
+	static DEFINE_MUTEX(one_at_a_time);	/* else two calls may both find no device */
 	const char *refusal = device_refusal(netdev);
 	struct net *net = dev_net(netdev);
 	struct xiw_device *dev;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* device.h - the ib_device, its settings and what hangs on a process's context */
+/* device.h - the ib_device, its limits and settings, and the context of a process */
 #ifndef XIW_DEVICE_H
 #define XIW_DEVICE_H
 
 #include <linux/netdevice.h>
+#include <linux/rwsem.h>
+#include <linux/sched.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -11,7 +13,7 @@
 #include "limit.h"
 #include "stats.h"
 
-#define XIW_VENDOR_ID		0x027869	/* of local administration: it is nobody's OUI */
+#define XIW_VENDOR_ID		0x027869	/* locally administered, so not a vendor's OUI */
 #define XIW_MAX_QP		(64 * 1024)
 #define XIW_MAX_CQ		(64 * 1024)
 #define XIW_MAX_SRQ		(64 * 1024)
@@ -21,48 +23,49 @@
 #define XIW_MAX_QP_WR		(32 * 1024)
 #define XIW_MAX_CQE		(1024 * 1024)
 #define XIW_MAX_SRQ_WR		(32 * 1024)
-#define XIW_MAX_MESSAGE		0x7fffffff	/* octets */
+#define XIW_MAX_MESSAGE		0x7fffffff	/* bytes */
 #define XIW_MAX_SGE_RD		1	/* a Read Request names one sink */
 #define XIW_MAX_IRD		128
 #define XIW_MAX_ORD		128
 #define XIW_MAX_FAST_REG_PAGES	512
-#define XIW_MAX_DM_SIZE		(16 * 1024 * 1024)	/* octets of device memory, all together */
+#define XIW_MAX_DM_SIZE		(16 * 1024 * 1024)	/* bytes of device memory, in total */
 
 /*
- * For memory on behalf of a process. It is charged to the control group of the process, which is
- * told when there is no more, and not killed for it as with GFP_KERNEL_ACCOUNT alone.
+ * For memory allocated on behalf of a process, and charged to its control group. If the group has
+ * no more memory the allocation fails. With GFP_KERNEL_ACCOUNT alone a process would be killed.
  */
 #define XIW_GFP_PROCESS		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
-/* The same, but nobody waits for what that group has to give back: it may go over its limit. */
+/* As XIW_GFP_PROCESS, but does not wait for the group to reclaim: it may exceed its limit. */
 #define XIW_GFP_ATOMIC		(GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOMEMALLOC | __GFP_NOWARN)
 
 struct xiw_lane;
 
 /**
  * struct xiw_device - one RDMA device on one netdev
- * @ibdev: what the core sees
+ * @ibdev: the core's part
  * @netdev: carries the traffic
- * @netdev_tracker: of our reference on @netdev, which ends with the device
+ * @netdev_tracker: tracks our reference on @netdev, which is dropped when the device ends
  * @net: network namespace of @netdev, in which all sockets are made
- * @gid: hardware address of @netdev, made up if it has none; never zero, because the core takes a
- *	zero GID for an empty place in its table
+ * @gid: hardware address of @netdev, or a random one if it has none; never zero, because the core
+ *	takes a zero GID for an empty entry of its table
  * @qps: queue pairs by number
  * @next_qpn: where the search for a free number starts
  * @stags: registered memory by the upper 24 bits of its STag
- * @stags_ended: how many of them there are no more
- * @objects: how many there are of each kind (limit.c)
- * @dm_used: octets of device memory that are allocated, of XIW_MAX_DM_SIZE
+ * @stags_ended: number of STags that have been removed from @stags
+ * @objects: number of objects of each kind (limit.c)
+ * @dm_used: bytes of device memory that are allocated, out of XIW_MAX_DM_SIZE
  * @crc: setting "crc": ask for CRCs on new connections (RFC 5044 section 4.4)
- * @responder_hold: setting "responder_hold": a responder sends nothing before the first FPDU came
- *	(RFC 5044 section 7.1.2 rule 4); off for initiators that wait in silence, as siw does
- * @loopback: setting "loopback": connections within this host do without TCP (loop.c)
- * @enabler: the thread that had the clients of the core told of the device last, or NULL
- * @num_eps: endpoints, also those that are closed and still referred to
+ * @responder_hold: setting "responder_hold": a responder sends nothing until the first FPDU has
+ *	arrived (RFC 5044 section 7.1.2 rule 4); must be off for initiators that wait for the
+ *	responder to send first, as siw does
+ * @loopback: setting "loopback": connections within this host bypass TCP (loop.c)
+ * @enabler: the thread in which the core last announced the device to its clients, or NULL
+ * @num_eps: number of endpoints, including closed ones that still have references
  * @stats: event counters of each CPU
  * @qp_stats: struct xiw_qp_stats of all queue pairs
  * @qp_stats_lock: guards @qp_stats
- * @gone: frees the device, a moment after its end
+ * @gone: frees the device a moment after its end
  */
 struct xiw_device {
 	struct ib_device	ibdev;
@@ -96,9 +99,9 @@ static inline struct xiw_device *to_xiw_device(struct ib_device *ibdev)
 }
 
 /**
- * struct xiw_ucontext - one process's use of a device
- * @ibuctx: what the core sees
- * @lane: orders what comes of the connections that the process calls
+ * struct xiw_ucontext - the context of one process on a device
+ * @ibuctx: the core's part
+ * @lane: runs the outgoing connections of the process in order
  */
 struct xiw_ucontext {
 	struct ib_ucontext	ibuctx;
@@ -110,23 +113,11 @@ static inline struct xiw_ucontext *to_xiw_ucontext(struct ib_ucontext *ibuctx)
 	return container_of(ibuctx, struct xiw_ucontext, ibuctx);
 }
 
-/**
- * struct xiw_area - memory shared with one process, or owned by a kernel consumer
- * @entry: handle by which the process maps it; unused for kernel consumers
- * @mem: zeroed, and charged to the control group of who had it made
- * @len: octets
- */
-struct xiw_area {
-	struct rdma_user_mmap_entry	entry;
-	void				*mem;
-	size_t				len;
-};
-
 /* device.c APIs */
 
 /**
  * xiw_device_create - make and register a device on a netdev
- * @name: name wanted
+ * @name: requested name
  * @netdev: netdev to carry it; the caller holds a reference
  *
  * Context: process; RTNL is not held.
@@ -135,43 +126,30 @@ struct xiw_area {
  */
 int xiw_device_create(const char *name, struct net_device *netdev);
 
-/*
- * Whether the current process adds @dev, or moves it to another network namespace: what the core
- * asks is on behalf of others, then.
- */
-bool xiw_device_is_being_added(struct xiw_device *dev);
-
 /**
- * xiw_device_readdress - the hardware address of the netdev has changed
+ * xiw_device_readdress - update the GID after the hardware address of the netdev has changed
  * @dev: the device
  *
  * Context: process; RTNL is held.
  */
 void xiw_device_readdress(struct xiw_device *dev);
 
-/* The context of the process that a verb works for; NULL for a kernel consumer. */
+/*
+ * Whether the current thread is adding @dev, or moving it to another network namespace. If it is,
+ * the core calls us on behalf of other processes.
+ */
+static inline bool xiw_device_is_being_added(struct xiw_device *dev)
+{
+	/* The core holds this while it announces the device to its clients. */
+	return rwsem_is_locked(&dev->ibdev.client_data_rwsem) &&
+	       READ_ONCE(dev->enabler) == task_pid(current);
+}
+
+/* The context of the process that called a verb; NULL for a kernel consumer. */
 static inline struct ib_ucontext *xiw_udata_context(struct ib_udata *udata)
 {
 	return udata ? rdma_udata_to_uverbs_attr_bundle(udata)->context : NULL;
 }
-
-/**
- * xiw_area_create - allocate memory for rings, or for what a process calls device memory
- * @len: octets wanted, rounded up to pages
- * @uctx: context of the process that will map it; NULL for a kernel consumer
- *
- * Return: the area, or ERR_PTR(-ENOMEM) or another negative errno.
- */
-struct xiw_area *xiw_area_create(size_t len, struct ib_ucontext *uctx);
-
-/* The key by which the process maps @area; it goes into the answer of the verb. */
-static inline u64 xiw_area_key(struct xiw_area *area)
-{
-	return rdma_user_mmap_get_offset(&area->entry);
-}
-
-/* Nobody in the kernel may use @area any more; a process's mapping lives on. */
-void xiw_area_destroy(struct xiw_area *area, struct ib_ucontext *uctx);
 
 int xiw_devices_init(void);
 void xiw_devices_exit(void);

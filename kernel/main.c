@@ -8,11 +8,11 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/xiw-abi.h>
 
-#include "batch.h"
+#include "carrier/batch.h"
+#include "conn/lane.h"
 #include "device.h"
-#include "lane.h"
-#include "odp.h"
-#include "worker.h"
+#include "mem/odp.h"
+#include "stream/worker.h"
 
 static int main_netdev_event(struct notifier_block *nb, unsigned long event, void *info)
 {
@@ -27,16 +27,16 @@ static int main_netdev_event(struct notifier_block *nb, unsigned long event, voi
 	case NETDEV_UP:
 	case NETDEV_CHANGE:
 	case NETDEV_DOWN:
-		/* Newer cores do this by themselves, but not for a bond; twice does no harm. */
+		/* Newer cores do this too, but not for a bond. Doing it twice is harmless. */
 		ib_dispatch_port_state_event(ibdev, netdev);
 		break;
 	case NETDEV_CHANGEADDR:
 		xiw_device_readdress(to_xiw_device(ibdev));
 		break;
-	case NETDEV_UNREGISTER:	/* RTNL is held, and processes may need it to let go */
+	case NETDEV_UNREGISTER:	/* RTNL is held; processes may need it to release objects */
 		ib_unregister_device_queued(ibdev);
 		break;
-	default:	/* a new MTU is seen by queries, and by TCP in the size of its segments */
+	default:	/* queries read the MTU, and TCP adapts its segments to it */
 		break;
 	}
 	ib_device_put(ibdev);
@@ -88,15 +88,16 @@ no_lanes:
 }
 
 /*
- * 1. No device is made any more.
- * 2. No event queues the removal of a device any more.
- * 3. All devices are removed, and those whose removal is under way are waited for. Processes lose
- *    their objects and see EIO from now on, kernel consumers give up theirs.
- * 4. Nobody hands a queue pair to a worker, or an endpoint or a device to a work queue, any more.
- * 5. With those gone nobody sends: the pages for that go.
+ * 1. No new device can be made.
+ * 2. No event queues the removal of a device.
+ * 3. All devices are removed; this also waits for removals that are under way. Processes lose their
+ *    objects and get EIO from now on, and kernel consumers release theirs.
+ * 4. Nothing queues work any more: no queue pair to a worker, no endpoint or device to a workqueue.
+ *    So these can be stopped.
+ * 5. Without them nothing sends, so the pages for sending can be freed.
  *
- * The core keeps no reference to the module for a process that has a device open, because the
- * device can be taken away from it (see disassociate_ucontext in device.c).
+ * A process that has a device open does not keep the module loaded, because the core can take the
+ * device away from it (see device_disassociate_ucontext()).
  */
 static void __exit main_exit(void)
 {

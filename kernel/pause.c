@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* pause.c - where a test build can be told to wait or to fail, so that a test can force it */
+/* pause.c - lets a test make a test build wait or fail at a named place */
 
 #include <linux/delay.h>
 #include <linux/module.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* pause.h - where a test build can be told to wait or to fail, so that a test can force it */
+/* pause.h - lets a test make a test build wait or fail at a named place */
 #ifndef XIW_PAUSE_H
 #define XIW_PAUSE_H
 
@@ -11,7 +11,7 @@
  * @place: name of the place
  *
  * The module parameter "pause" names one place and how long to wait there: "PLACE MILLISECONDS".
- * The wait is busy where nobody may sleep. Other builds have no code for it.
+ * Where sleeping is not allowed, the wait is a busy loop. Other builds contain no code for it.
  *
  * Context: any.
  */
@@ -21,10 +21,10 @@ void xiw_pause(const char *place);
  * xiw_fails - whether a test asked for a failure here
  * @place: name of the place
  *
- * The module parameter "fail" names one place. In other builds the answer is no when they are made.
+ * The module parameter "fail" names one place. In other builds this is constant false.
  *
  * Context: any.
- * Return: true if the test did.
+ * Return: true if a test asked for it.
  */
 bool xiw_fails(const char *place);
 #else

@@ -5,8 +5,8 @@
 #include <linux/sprintf.h>
 #include <rdma/ib_verbs.h>
 
-#include "qp.h"
 #include "stats.h"
+#include "stream/qp.h"
 
 #define STATS_NAME_LEN	40
 
@@ -36,7 +36,7 @@ static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
 	[XIW_STAT_RX_TERMINATES].name	= "rx_terminates",
 };
 
-/* Kernel-doc is in stats.h. */
+/* The kernel-doc of public functions is in stats.h. */
 void __init xiw_stats_init(void)
 {
 	unsigned int i;
@@ -49,11 +49,11 @@ void __init xiw_stats_init(void)
 }
 
 /**
- * xiw_stats_alloc - tell the core which counters there are
+ * xiw_stats_alloc - describe the counters to the core
  * @ibdev: the device
  * @port: its port
  *
- * Return: their description, or NULL if there is no memory.
+ * Return: the description, or NULL if there is no memory.
  */
 struct rdma_hw_stats *xiw_stats_alloc(struct ib_device *ibdev, u32 port)
 {
@@ -100,11 +100,11 @@ static void stats_add_qps(struct xiw_device *dev, u64 *sums)
 }
 
 /**
- * xiw_stats_get - add up what all CPUs and queue pairs have counted
+ * xiw_stats_get - add up the counters of all CPUs and queue pairs
  * @ibdev: the device
  * @stats: results
  * @port: its port
- * @index: of the counter that is wanted; all are given
+ * @index: the counter that the core asks for; ignored, all are filled in
  *
  * Return: number of counters.
  */
@@ -117,7 +117,7 @@ int xiw_stats_get(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port
 	stats_add_cpus(dev, stats->value);
 	stats_add_qps(dev, stats->value);
 	mutex_unlock(&dev->qp_stats_lock);
-	/* The others had a worker transmit. */
+	/* So far only doorbells that handed over to a worker are counted. */
 	stats->value[XIW_STAT_DOORBELLS] += stats->value[XIW_STAT_TX_INLINE];
 	return XIW_NUM_STATS;
 }

@@ -7,28 +7,28 @@
 #include <linux/percpu.h>
 #include <linux/types.h>
 
-#include "terminate.h"
+#include "wire/terminate.h"
 
 struct ib_device;
 struct rdma_hw_stats;
 struct xiw_qp;
 
 /*
- * What is counted for each device. Names are in stats.c, shown by `rdma statistic`.
+ * The counters of a device. `rdma statistic` shows them by the names in stats.c.
  *
- * The first are those of the data path, which each queue pair counts for itself: xiw_qp_count().
- * After the named ones comes one counter for each enum xiw_cause but XIW_OK, at
+ * Counters below XIW_NUM_QP_STATS belong to the data path. Each queue pair has its own, which
+ * xiw_qp_count() increments. The last counters are one for each enum xiw_cause except XIW_OK, at
  * XIW_STAT_CAUSES + cause.
  */
 enum xiw_stat {
 	XIW_STAT_TX_WRS,		/* work requests taken from send queues */
 	XIW_STAT_TX_FPDUS,
 	XIW_STAT_TX_LOOP,		/* segments placed at a peer on this host, without TCP */
-	XIW_STAT_TX_BYTES,		/* octets handed to TCP */
+	XIW_STAT_TX_BYTES,		/* bytes handed to TCP */
 	XIW_STAT_TX_SENDS,		/* calls into TCP */
-	XIW_STAT_TX_INLINE,		/* transmit runs of the caller, each a doorbell */
-	XIW_STAT_TX_RX,			/* ... in the receive context */
-	XIW_STAT_TX_WORKER,		/* ... in a worker, or at the end */
+	XIW_STAT_TX_INLINE,		/* transmit runs in the caller of a doorbell */
+	XIW_STAT_TX_RX,			/* transmit runs in the receive context */
+	XIW_STAT_TX_WORKER,		/* transmit runs in a worker, or in an orderly close */
 	XIW_STAT_RX_FPDUS,
 	XIW_STAT_RX_BYTES,
 	XIW_STAT_RX_BATCHES,		/* receive runs */
@@ -37,9 +37,9 @@ enum xiw_stat {
 	XIW_STAT_DOORBELLS = XIW_NUM_QP_STATS,
 	XIW_STAT_WORKER_WAKEUPS,
 	XIW_STAT_NOTIFICATIONS,		/* completion events */
-	XIW_STAT_PAGE_FETCHES,		/* accesses that missed pages of a region on demand */
+	XIW_STAT_PAGE_FETCHES,		/* accesses to regions on demand that missed pages */
 	XIW_STAT_CONNECTS,		/* connections established, active side */
-	XIW_STAT_ACCEPTS,		/* ... passive side */
+	XIW_STAT_ACCEPTS,		/* connections established, passive side */
 	XIW_STAT_CONN_FAILURES,		/* handshakes that failed */
 	XIW_STAT_TX_TERMINATES,
 	XIW_STAT_RX_TERMINATES,
@@ -47,15 +47,15 @@ enum xiw_stat {
 	XIW_NUM_STATS = XIW_STAT_CAUSES + XIW_NUM_CAUSES
 };
 
-/* What one CPU has counted; what queue pairs counted that are gone is added to any. */
+/* Counters of one CPU. Those of destroyed queue pairs are added to the current CPU's. */
 struct xiw_stats {
 	u64	count[XIW_NUM_STATS];
 };
 
 /**
- * struct xiw_qp_stats - what one queue pair has counted
- * @entry: among those of its device
- * @count: guarded as the progress of the queue pair is; read without
+ * struct xiw_qp_stats - counters of one queue pair
+ * @entry: entry in xiw_device.qp_stats
+ * @count: written under the locks that guard the queue pair's progress; read without them
  */
 struct xiw_qp_stats {
 	struct list_head	entry;
@@ -68,14 +68,14 @@ struct xiw_qp_stats {
 
 /* stats.c APIs */
 
-/* Spells the names; once, before the first device. */
+/* Builds the names of the counters. Call it once, before there is a device. */
 void xiw_stats_init(void);
 
-/* A queue pair's counters count for its device, and go on doing so when it has left. */
+/* Adds and removes the counters of a queue pair. The device keeps their values on removal. */
 void xiw_stats_join(struct xiw_qp *qp);
 void xiw_stats_leave(struct xiw_qp *qp);
 
-/* As struct ib_device_ops wants them; kernel-doc is in stats.c. */
+/* Members of struct ib_device_ops; kernel-doc is in stats.c. */
 struct rdma_hw_stats *xiw_stats_alloc(struct ib_device *ibdev, u32 port);
 int xiw_stats_get(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
 

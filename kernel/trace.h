@@ -8,7 +8,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "wire.h"
+#include "wire/wire.h"
 
 DECLARE_EVENT_CLASS(xiw_fpdu,
 	TP_PROTO(u32 qpn, const struct xiw_headers *hdr, u32 len),

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# A static check that could not run has failed, and says why.
+# A static check that cannot run fails and says why.
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
 copy=$scratch/tree
 
-# A tree of its own, as the one under test stays as it is.
+# The faults are planted in a copy of the tree.
 make_copy() {
 	git clone -q "$tree" "$copy"
 	(cd "$tree" && git ls-files -co --exclude-standard | while read -r file; do
@@ -16,7 +16,7 @@ make_copy() {
 
 style() { "$copy/tools/style" "$@"; }
 
-# without TOOL CHECK: a file that cannot be executed lies over the tool.
+# without TOOL CHECK: runs the check after hiding the tool behind a file that cannot be executed.
 without() {
 	# shellcheck disable=SC2016 # the inner shell's words
 	"$copy/tools/guest/in-build-root" bash -c '
@@ -48,22 +48,40 @@ finds_misspelling() {
 	fails 1 'tests/planted.md:1' style codespell
 }
 
-# Of few scripts, as shellcheck takes a minute for all.
+finds_upward_call() {
+	local file=$copy/kernel/mem/bind.c
+	cp "$file" "$scratch/bind.c"
+	trap 'mv "$scratch/bind.c" "$copy/kernel/mem/bind.c"' EXIT
+	cat >>"$file" <<-'EOT'
+
+		#include "conn/ep.h"
+
+		void xiw_planted(struct xiw_ep *ep);
+		void xiw_planted(struct xiw_ep *ep)
+		{
+			xiw_ep_end(ep, XIW_OK);
+		}
+	EOT
+	fails 1 'bind.c calls upwards: xiw_ep_end' style floors
+}
+
+# Removes most scripts first, because shellcheck takes a minute for all of them.
 finds_shell_fault() {
 	rm -r "$copy"/tests/{netns,vm,gates}
 	printf '#!/bin/bash\n# SPDX\ncd nosuch\nrm *\n' >"$copy/tests/planted.sh"
 	fails 1 'SC2164' style shellcheck
 }
 
-plan 10
+plan 11
 claim "a copy of the tree passes"			eval 'make_copy; style spdx codespell'
-claim "without git's folder style fails"		no_copy_of_git
+claim "style fails without git's folder"		no_copy_of_git
 claim "style fails if git refuses the folder's owner"	others_folder
 claim "style fails without shellcheck"			fails 1 'Permission denied|status 12' without shellcheck shellcheck
 claim "style fails without codespell"			fails 1 'Permission denied|status 12' without codespell codespell
 claim "style fails without clang-format"		fails 1 'Permission denied|status 12' without clang-format clang-format
 claim "style fails without perl for checkpatch"		fails 1 'Permission denied|status 12' without perl checkpatch
 claim "style fails if a check has no file to look at"	nothing_to_look_at
-claim "style finds a word that is misspelt"		finds_misspelling
+claim "style finds a misspelt word"			finds_misspelling
+claim "style finds a call from a floor to one above"	finds_upward_call
 claim "style finds a fault in a script"			finds_shell_fault
 finish

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* atomic_test.cpp - Atomic Requests against worked examples, and what they make of a value */
+/* atomic_test.cpp - Atomic Requests against worked examples, and the values that they compute */
 
-/* First, to see that it needs no other. */
+/* The header comes first, to test that it compiles alone. */
 extern "C" {
 #include <asm/byteorder.h>
-#include "atomic.h"
+#include "wire/atomic.h"
 }
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ std::optional<uint64_t> compute(const Operation &op, uint64_t old)
 	uint64_t value = 0x5555;
 
 	if (!xiw_atomic_compute(&req, old, reinterpret_cast<u64 *>(&value))) {
-		EXPECT_EQ(value, 0x5555u) << "it is not touched";
+		EXPECT_EQ(value, 0x5555u) << "the value is untouched";
 		return std::nullopt;
 	}
 	return value;
@@ -91,7 +91,7 @@ std::optional<uint64_t> compute(const Operation &op, uint64_t old)
 
 std::optional<uint64_t> add(uint64_t old, uint64_t data, uint64_t mask)
 {
-	/* what a FetchAdd does not use is ignored */
+	/* a FetchAdd must ignore the last two fields */
 	return compute({ RDMAP_ATOMIC_FETCH_ADD, data, mask, 0xdead, 0xbeef }, old);
 }
 
@@ -103,7 +103,7 @@ TEST(xiw_atomic_compute, adds_64_bits)
 	EXPECT_EQ(add(5, ones, 0), 4);
 }
 
-/* Whether the highest bit of the word is named as the end of a field makes no difference. */
+/* The mask may mark the highest bit of the word as the end of a field or not. */
 TEST(xiw_atomic_compute, adds_one_field_of_64_bits)
 {
 	EXPECT_EQ(add(ones, 3, 0x8000000000000000), 2);
@@ -119,7 +119,7 @@ TEST(xiw_atomic_compute, carries_nothing_from_field_to_field)
 		  0x8080808080808080);
 }
 
-/* Against the definition: bit by bit, with a carry that a field's highest bit drops. */
+/* Compares with the definition: add bit by bit, and drop the carry out of a field's highest bit. */
 TEST(xiw_atomic_compute, adds_fields_as_defined)
 {
 	uint64_t random = 1;
@@ -160,7 +160,7 @@ TEST(xiw_atomic_compute, compares_and_swaps_only_the_bits_of_the_masks)
 	/* bits of the comparison outside of its mask do not count */
 	EXPECT_EQ(compute({ RDMAP_ATOMIC_CMP_SWAP, 0, 0xff, 0xffff88, 0xff }, old),
 		  0x1122334455667700);
-	/* a plain swap; and a plain look */
+	/* a mask of 0 compares nothing: a plain swap, and a plain read */
 	EXPECT_EQ(compute({ RDMAP_ATOMIC_CMP_SWAP, 7, ones, 1, 0 }, old), 7);
 	EXPECT_EQ(compute({ RDMAP_ATOMIC_CMP_SWAP, 7, 0, 1, 0 }, old), old);
 }

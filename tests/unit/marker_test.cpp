@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* marker_test.cpp - where markers go, against RFC 5044's own figures and a walk over the stream */
+/* marker_test.cpp - positions of markers, against RFC 5044's figures and a walk over the stream */
 
 extern "C" {
 #include <asm/byteorder.h>
-#include "marker.h"
+#include "wire/marker.h"
 }
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(markers_insert, none_is_due)
 	Octets fpdu(44, 0xaa);
 
 	EXPECT_EQ(marked(fpdu, 4), fpdu);
-	EXPECT_EQ(marked(fpdu, 512 - 48), fpdu); /* it comes right behind the CRC */
+	EXPECT_EQ(marked(fpdu, 512 - 48), fpdu); /* the next marker comes right behind the CRC */
 }
 
 TEST(markers_insert, count_wraps)
@@ -65,7 +65,7 @@ TEST(markers_insert, count_wraps)
 		  slice(fpdu, 0, 16) + octets("00000010") + slice(fpdu, 16, 20));
 }
 
-/* A stream of FPDUs of random sizes, looked at octet by octet. */
+/* Checks a stream of FPDUs of random sizes octet by octet. */
 TEST(markers_insert, everywhere_in_a_stream)
 {
 	std::mt19937 random(1);
@@ -78,7 +78,7 @@ TEST(markers_insert, everywhere_in_a_stream)
 			octet = random();
 
 		Octets out = marked(fpdu, sent), found;
-		uint32_t start = sent % 512 ? 0 : 4; /* of ULPDU_Length */
+		uint32_t start = sent % 512 ? 0 : 4; /* position of ULPDU_Length */
 
 		for (uint32_t at = 0; at < out.size();) {
 			if ((sent + at) % 512) {

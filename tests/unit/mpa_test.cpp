@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* mpa_test.cpp - connection frames, octet by octet, and what two of them agree on */
+/* mpa_test.cpp - connection frames, octet by octet, and their negotiation */
 
-/* First, to see that it needs no other. */
+/* The header comes first, to test that it compiles alone. */
 extern "C" {
-#include "mpa.h"
+#include "wire/mpa.h"
 }
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ const Octets request_key = slice(frame::request, 0, 16);
 const Octets reply_key = slice(frame::reply, 0, 16);
 const uint16_t open_value = 0x3fff; /* IRD or ORD that is not negotiated */
 
-/* For comparison: all that a frame says but its private data, and what comes of two. */
+/* All fields of a frame except its private data, and all agreed terms, for comparison. */
 auto said(const xiw_mpa &mpa)
 {
 	return std::tuple(mpa.revision, mpa.reply, mpa.markers, mpa.crc, mpa.reject, mpa.enhanced,
@@ -42,7 +42,7 @@ struct Parsed {
 	Octets pd;
 };
 
-/* Only the octets of @frame can be read: ASan sees to that. */
+/* ASan reports any access beyond the octets of @frame. */
 Parsed parse(const Octets &frame, bool reply = false)
 {
 	Parsed out = {};
@@ -60,21 +60,21 @@ Parsed parse_reply(const Octets &frame)
 	return parse(frame, true);
 }
 
-/* A Request with any header behind the key, and its private data. */
+/* A Request with these header fields behind the key, and private data. */
 Octets request(uint8_t flags, uint8_t revision, uint16_t pd_length, const Octets &pd = {})
 {
 	return request_key +
 	       Octets{ flags, revision, uint8_t(pd_length >> 8), uint8_t(pd_length) } + pd;
 }
 
-/* The same as a Reply. */
+/* Turns a Request into a Reply. */
 Octets as_reply(Octets frame)
 {
 	std::ranges::copy(reply_key, frame.begin());
 	return frame;
 }
 
-/* Revision 2 with nothing but the enhanced block. */
+/* A Request of revision 2 with only the enhanced block. */
 Octets enhanced(const char *block)
 {
 	return request(0x50, 2, 4, octets(block));
@@ -258,7 +258,7 @@ TEST(xiw_mpa_parse, flags_do_not_leak_into_ird_and_ord)
 	}
 }
 
-/* ASan stops the test if parse looks beyond what has come; a claim beyond it fails the test. */
+/* Random frames, often cut off. ASan stops the test if the parser reads beyond the end. */
 TEST(xiw_mpa_parse, reads_only_what_has_come)
 {
 	std::mt19937 random(5044);
@@ -280,7 +280,7 @@ TEST(xiw_mpa_parse, reads_only_what_has_come)
 		}
 		refused += got.ret < 0;
 	}
-	EXPECT_GT(complete, 10000u); /* or too few frames came through to the last check */
+	EXPECT_GT(complete, 10000u); /* enough frames reached the last check */
 	EXPECT_GT(refused, 10000u);
 }
 
@@ -407,7 +407,7 @@ TEST(xiw_mpa_build, parse_reads_it_back)
 	}
 }
 
-/* What the responder's consumer and device bring along. */
+/* The settings of the responder's consumer and device. */
 struct Responder {
 	bool crc = true;
 	uint16_t ird = 8, ord = 8, max_ird = 128;
@@ -451,7 +451,7 @@ TEST(xiw_mpa_answer, plain_request_gets_a_plain_reply)
 		EXPECT_EQ(agreed(got.terms),
 			  agreed({ .revision = revision, .crc = true, .ird = 8, .ord = 8 }));
 	}
-	/* In revision 1 the enhanced block is the ULP's own. */
+	/* In revision 1 the first four octets of private data are the ULP's own. */
 	EXPECT_EQ(build(answer(request(0x5f, 1, 4, octets("ff ff ff ff"))).reply),
 		  as_reply(request(0x40, 1, 0)));
 }
@@ -476,7 +476,7 @@ TEST(xiw_mpa_answer, markers_are_sent_on_request_and_never_wanted)
 	EXPECT_FALSE(answer(request(0x40, 1, 0)).terms.tx_markers);
 }
 
-/* A block in, a block out, and what is in force then. */
+/* The enhanced block of a Request, that of the Reply, and the resulting terms. */
 struct Negotiation {
 	const char *request;
 	uint16_t ird, ord; /* the consumer's */
@@ -511,11 +511,11 @@ TEST(xiw_mpa_answer, ird_and_ord)
 		/* IRD grows to the initiator's ORD, up to the device's 128 */
 		{ "00 04 00 09", 8, 4, "00 09 00 04", 9, 4, 0 },
 		{ "00 04 00 80", 0, 4, "00 80 00 04", 128, 4, 0 },
-		/* what the initiator leaves open stays open, and ours is kept */
+		/* a value that the initiator leaves open stays open, and ours is kept */
 		{ "3f ff 00 04", 8, 16, "00 08 3f ff", 8, 16, 0 },
 		{ "00 02 3f ff", 8, 16, "3f ff 00 02", 8, 2, 0 },
 		{ "3f ff 3f ff", 8, 16, "3f ff 3f ff", 8, 16, 0 },
-		/* the largest IRD that can be said is a number like any other */
+		/* the largest valid IRD is a number like any other */
 		{ "3f fe 00 04", 8, 16, "00 08 00 10", 8, 16, 0 },
 	};
 
@@ -620,7 +620,7 @@ TEST(xiw_mpa_conclude, reply_must_belong_to_the_request)
 	EXPECT_EQ(conclude(p2p, p2p).ret, 0);
 }
 
-/* A block out, a block back, and what is in force then if nothing is wrong with it. */
+/* The enhanced blocks of a Request and its Reply, the result, and the terms if that is 0. */
 struct Outcome {
 	const char *request, *reply;
 	int ret;
@@ -659,9 +659,9 @@ TEST(xiw_mpa_conclude, ird_and_ord)
 		{ "00 01 00 08", "00 08 00 81", -EMSGSIZE },
 		{ "00 01 00 08", "00 08 13 88", -EMSGSIZE },
 		{ "00 01 00 08", "00 08 3f fe", -EMSGSIZE },
-		/* what the responder leaves open is as it was asked for */
+		/* values that the responder leaves open stay as requested */
 		{ "00 04 00 08", "3f ff 3f ff", 0, 4, 8 },
-		/* what was left open stays so */
+		/* values that were left open stay open */
 		{ "3f ff 3f ff", "3f ff 3f ff", 0, open_value, open_value },
 		{ "3f ff 00 08", "00 08 3f ff", 0, open_value, 8 },
 	};
@@ -672,7 +672,7 @@ TEST(xiw_mpa_conclude, ird_and_ord)
 TEST(xiw_mpa_conclude, rtr)
 {
 	const Outcome cases[] = {
-		/* Write, then Read, then Send, of what both name */
+		/* of the types that both name: Write, then Read, then Send */
 		{ "80 04 c0 04", "80 04 c0 04", 0, 4, 4, XIW_RTR_WRITE },
 		{ "80 04 c0 04", "80 04 80 04", 0, 4, 4, XIW_RTR_WRITE },
 		{ "80 04 c0 04", "80 04 40 04", 0, 4, 4, XIW_RTR_READ },
@@ -681,9 +681,9 @@ TEST(xiw_mpa_conclude, rtr)
 		{ "80 04 c0 04", "c0 04 00 04", -EOPNOTSUPP },
 		{ "80 04 80 04", "80 04 40 04", -EOPNOTSUPP },
 		{ "80 04 c0 04", "80 04 00 04", -EOPNOTSUPP },
-		/* a responder that knows no peer-to-peer model */
+		/* a responder that does not know the peer-to-peer model */
 		{ "80 04 c0 04", "00 04 00 04", -EOPNOTSUPP },
-		/* one Read may be out if the RTR is one */
+		/* one Read may be outstanding if the RTR is a Read */
 		{ "80 04 40 00", "80 01 40 00", 0, 4, 1, XIW_RTR_READ },
 		{ "80 04 80 00", "80 01 80 00", 0, 4, 0, XIW_RTR_WRITE },
 		/* client-server: the other flags mean nothing */
@@ -693,7 +693,7 @@ TEST(xiw_mpa_conclude, rtr)
 	expect_outcomes(cases);
 }
 
-/* One negotiation with both ends of our own; the device takes 128 Reads. */
+/* Negotiates with our own code at both ends. The device takes 128 Reads. */
 void expect_agreement(const xiw_mpa &request, uint16_t our_ird, uint16_t our_ord)
 {
 	xiw_mpa_terms responder, initiator;

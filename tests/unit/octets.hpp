@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* octets.hpp - octet strings, and worked examples of what goes over the wire */
+/* octets.hpp - octet strings, and worked examples of FPDUs and frames */
 #ifndef XIW_TEST_OCTETS_HPP
 #define XIW_TEST_OCTETS_HPP
 
@@ -15,7 +15,7 @@
 
 using Octets = std::vector<uint8_t>;
 
-/* "00 1f | ab" gives three octets; all but hexadecimal digits is for the reader. */
+/* "00 1f | ab" gives three octets. Other characters than hexadecimal digits are ignored. */
 inline Octets octets(std::string_view text)
 {
 	Octets out;
@@ -46,7 +46,7 @@ inline Octets slice(const Octets &from, size_t first, size_t last)
 	return Octets(from.begin() + first, from.begin() + last);
 }
 
-/* A copy on the heap without an octet to spare, so that ASan sees the first one read too many. */
+/* A copy on the heap of exactly the right size. ASan reports an access beyond it. */
 class ExactCopy
 {
 public:
@@ -113,12 +113,12 @@ inline const Octets fetch_add =
 	       "00 00 00 00 00 00 00 01 | 00 00 00 00 00 00 00 00 |"
 	       "00 00 00 00 00 00 00 00 | ff ff ff ff ff ff ff ff | 73 03 61 3f");
 
-/* MSN 1, id 7: it was 2a */
+/* MSN 1, id 7, original value 2a */
 inline const Octets atomic_response =
 	octets("00 1e | 41 4b | 00 00 00 00 | 00 00 00 03 | 00 00 00 01 | 00 00 00 00 |"
 	       "00 00 00 07 | 00 00 00 00 00 00 00 2a | 4d 18 ff fb");
 
-/* CmpSwap 4 by 5, MSN 3, id 8, same place */
+/* CmpSwap of 4 by 5, MSN 3, id 8, at 11223344/00007f0012345678 */
 inline const Octets cmp_swap =
 	octets("00 46 | 41 4a | 00 00 00 00 | 00 00 00 01 | 00 00 00 03 | 00 00 00 00 |"
 	       "00 00 00 02 | 00 00 00 08 | 11 22 33 44 | 00 00 7f 00 12 34 56 78 |"
@@ -134,7 +134,7 @@ inline const Octets immediate =
 inline const Octets rtr_write =
 	octets("00 0e | c1 40 | 00 00 00 00 | 00 00 00 00 00 00 00 00 | a3 05 72 ab");
 
-/* RTR as a Read of nothing, MSN 1 */
+/* RTR as an empty Read, MSN 1 */
 inline const Octets rtr_read =
 	octets("00 2e | 41 41 | 00 00 00 00 | 00 00 00 01 | 00 00 00 01 | 00 00 00 00 |"
 	       "00 00 00 00 | 00 00 00 00 00 00 00 00 | 00 00 00 00 | 00 00 00 00 |"
@@ -150,7 +150,7 @@ namespace frame
 inline const Octets request = octets(
 	"4d 50 41 20 49 44 20 52 65 71 20 46 72 61 6d 65 | 50 02 00 06 | 80 10 c0 10 | 68 69");
 
-/* the answer to it: RTR by Write */
+/* the Reply to this Request: RTR by Write */
 inline const Octets reply =
 	octets("4d 50 41 20 49 44 20 52 65 70 20 46 72 61 6d 65 | 50 02 00 04 | 80 10 80 10");
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* opcode_test.cpp - the row of each operation, and what makes a segment unfit for any */
+/* opcode_test.cpp - the table of operations, and the checks of a segment's headers */
 
-/* First, to see that it needs no other. */
+/* The header comes first, to test that it compiles alone. */
 extern "C" {
 #include <asm/byteorder.h>
-#include "opcode.h"
+#include "wire/opcode.h"
 }
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace
 
 const uint32_t any_len = UINT16_MAX;
 
-/* RFC 5040 figure 4 and RFC 7306 figure 2, with the lengths of a whole ULPDU. */
+/* RFC 5040 figure 4 and RFC 7306 figure 2. Lengths are those of the whole ULPDU. */
 struct Operation {
 	bool tagged;
 	uint32_t qn;
@@ -41,7 +41,7 @@ const std::map<unsigned int, Operation> operations = {
 	{ RDMAP_ATOMIC_RESP, { false, 3, 30, 30 } },
 };
 
-/* What a segment says of itself, before it is laid out. */
+/* The header fields of a segment. */
 struct Segment {
 	unsigned int opcode = RDMAP_SEND;
 	bool tagged = false;
@@ -91,7 +91,7 @@ Verdict check(const Segment &segment)
 	return verdict;
 }
 
-/* The rules in the order in which they are to be found. */
+/* Applies the rules in the order in which they must be checked. */
 xiw_cause expected(const Segment &segment)
 {
 	if (segment.ulpdu_len < (segment.tagged ? 14 : 18))
@@ -274,7 +274,7 @@ TEST(xiw_ddp_check, lengths)
 	EXPECT_EQ(cause(RDMAP_ATOMIC_RESP, 31), XIW_BAD_LENGTH);
 }
 
-/* All faults together: the first rule that is broken decides. */
+/* With several errors at once, the first violated rule decides. */
 TEST(xiw_ddp_check, every_combination)
 {
 	std::vector<uint32_t> lengths(80);
@@ -309,7 +309,7 @@ TEST(xiw_ddp_check, every_combination)
 	}
 }
 
-/* ASan stops the test if an octet beyond the FPDU's own is looked at. */
+/* ASan stops the test if an octet beyond the FPDU is read. */
 TEST(xiw_ddp_check, reads_only_what_has_come)
 {
 	std::mt19937 random(5041);
@@ -331,7 +331,7 @@ TEST(xiw_ddp_check, reads_only_what_has_come)
 		ASSERT_EQ(op != nullptr, cause == XIW_OK);
 		accepted += op != nullptr;
 	}
-	EXPECT_GT(accepted, 10000u); /* or the octets were too random to reach every check */
+	EXPECT_GT(accepted, 10000u); /* enough segments reached the last check */
 }
 
 } /* namespace */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* terminate_test.cpp - what the peer is told of each cause, octet by octet */
+/* terminate_test.cpp - the Terminate for each cause, octet by octet */
 
-/* First, to see that it needs no other. */
+/* The header comes first, to test that it compiles alone. */
 extern "C" {
 #include <asm/byteorder.h>
-#include "terminate.h"
+#include "wire/terminate.h"
 }
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ extern "C" {
 namespace
 {
 
-/* The ULPDU of a Terminate; room for it is on the heap, and no more than the longest takes. */
+/* The ULPDU of a Terminate. It is built in a buffer on the heap that has the maximum size. */
 Octets terminate(xiw_cause cause, const Octets &fault = {})
 {
 	auto room = std::make_unique<uint8_t[]>(XIW_TERMINATE_MAX);
@@ -32,7 +32,7 @@ Octets terminate(xiw_cause cause, const Octets &fault = {})
 	return Octets(&room[0], &room[len]);
 }
 
-/* Layer with type, code and the flags of the headers that follow. */
+/* Layer and type, code, and the flags for the repeated headers. */
 Octets verdict(xiw_cause cause, const Octets &fault)
 {
 	return slice(terminate(cause, fault), 18, 22);
@@ -44,7 +44,7 @@ Octets ulpdu_of(const Octets &fpdu)
 	return slice(fpdu, 2, 2 + fpdu[0] * 256 + fpdu[1]);
 }
 
-/* The start of an FPDU of which only @ulpdu_len octets of ULPDU have come. */
+/* The start of an FPDU whose ULPDU has only @ulpdu_len octets. */
 Octets cut(Octets fpdu, size_t ulpdu_len)
 {
 	fpdu.resize(2 + ulpdu_len);
@@ -59,8 +59,8 @@ struct Row {
 	const char *on_write, *on_send, *on_read_request;
 };
 
-/* M and D for all of DDP and for RDMAP's remote errors, R for protection errors of a Read Request
- * alone, nothing for MPA and what is local: RFC 5040 figure 10.
+/* RFC 5040 figure 10: M and D for errors of DDP and remote errors of RDMAP, R only for protection
+ * errors of a Read Request, none of them for errors of MPA and local errors.
  */
 const Row rows[] = {
 	{ XIW_BAD_CRC, EBADMSG, "20 02 00 00", "20 02 00 00", "20 02 00 00" },
@@ -173,7 +173,7 @@ TEST(xiw_terminate_build, repeats_length_and_ddp_header)
 		  octets("00 17 | 41 43 | 00 00 00 00 | 00 00 00 00 | 00 00 00 01 | 00 00 00 00"));
 }
 
-/* RFC 7306 section 8.1: its messages are no Read Requests. */
+/* RFC 7306 section 8.1: Atomics are not Read Requests, so the RDMAP header is not repeated. */
 TEST(xiw_terminate_build, atomics_have_no_rdmap_header)
 {
 	Octets ulpdu = terminate(XIW_READ_BAD_STAG, fpdu::fetch_add);
@@ -184,7 +184,7 @@ TEST(xiw_terminate_build, atomics_have_no_rdmap_header)
 		  octets("00 46 | 41 4a | 00 00 00 00 | 00 00 00 01 | 00 00 00 02 | 00 00 00 00"));
 }
 
-/* In a tagged segment the opcode of a Read Request has no Read Request header. */
+/* A tagged segment has no Read Request header, even with the opcode of a Read Request. */
 TEST(xiw_terminate_build, tagged_bit_decides_the_header)
 {
 	Octets mixed = fpdu::write;
@@ -209,7 +209,7 @@ TEST(xiw_terminate_build, headers_that_have_not_come_are_not_repeated)
 	EXPECT_EQ(terminate(XIW_READ_BAD_STAG, cut(fpdu::read_request, 46)).size(), 70u);
 }
 
-/* ASan stops the test if an octet beyond the fault's own, or beyond the room, is touched. */
+/* ASan stops the test on an access beyond the wrong segment or beyond the buffer. */
 TEST(xiw_terminate_build, reads_only_what_has_come)
 {
 	std::mt19937 random(5040);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* wire_test.cpp - layouts, against whole FPDUs worked out octet by octet */
+/* wire_test.cpp - layouts of headers, against whole FPDUs worked out octet by octet */
 
-/* First, to see that it needs no other. */
+/* The header comes first, to test that it compiles alone. */
 extern "C" {
 #include <asm/byteorder.h>
-#include "wire.h"
+#include "wire/wire.h"
 }
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ extern "C" {
 namespace
 {
 
-/* CRC32c, reflected, as RFC 5044 section 4.4 takes it from RFC 3385. */
+/* CRC32c, reflected: RFC 5044 section 4.4 refers to RFC 3385. */
 uint32_t crc32c(std::span<const uint8_t> octets)
 {
 	uint32_t crc = ~0u;
@@ -27,7 +27,7 @@ uint32_t crc32c(std::span<const uint8_t> octets)
 	return ~crc;
 }
 
-/* Frames a ULPDU with what wire.h says of lengths. */
+/* Makes an FPDU from a ULPDU, with the lengths that wire.h computes. */
 Octets framed(const Octets &ulpdu)
 {
 	xiw_fpdu_head head = { .ulpdu_len = cpu_to_be16(ulpdu.size()) };
@@ -231,7 +231,7 @@ TEST(xiw_imm_data, takes_64_bits)
 		  octets("01 02 03 04 00 00 00 00"));
 }
 
-/* One view of all headers reads each field where the structs above put it. */
+/* struct xiw_headers has each field at the same offset as the structs above. */
 TEST(xiw_headers, overlays_every_message)
 {
 	auto headers = [](const Octets &fpdu) {

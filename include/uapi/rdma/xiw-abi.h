@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause */
-/* xiw-abi.h - all that kernel and provider share; both include it, neither copies it */
+/* xiw-abi.h - interface between kernel and provider; both include this one file */
 #ifndef XIW_ABI_H
 #define XIW_ABI_H
 
@@ -15,50 +15,48 @@
 /*
  * Contract of the shared rings
  * ----------------------------
- * A queue pair, a completion queue and a shared receive queue each have one
- * mapping: control words first, slots after them. A control word has one
- * writer; the words of the process and those of the kernel lie on different
- * cache lines. Counters are free-running u32, the slot of count n is
- * n & (entries - 1), and entries is a power of two.
+ * A queue pair, a completion queue and a shared receive queue each have one mapping: control words
+ * first, slots after them. Each control word has one writer. The words that the process writes and
+ * those that the kernel writes lie on different cache lines. Counters are free-running u32. The
+ * slot of count n is n & (entries - 1), and entries is a power of two.
  *
- * Work queues (struct xiw_queue_ctl). The process fills the slot, then stores
- * @produced with release; the kernel loads it with acquire. The kernel stores
- * @consumed with release when a slot may be filled again; the process loads it
- * with acquire. After it stored @produced the process executes a full barrier
- * and reads @flags: with XIW_NEED_DOORBELL set it must ring (post_send or
- * post_recv of no work requests). The kernel sets that flag, executes a full
- * barrier, and looks at @produced once more before it stops looking. With
- * XIW_DOORBELL_LATER set the kernel will look soon, at a time of its own; the
- * process had better post what it has, and ring when it finds a completion queue of
- * the queue pair empty. It may find the flag set after a doorbell, too.
+ * Work queues (struct xiw_queue_ctl). The process fills the slot, then stores @produced with
+ * release; the kernel loads it with acquire. The kernel stores @consumed with release when a slot
+ * may be filled again; the process loads it with acquire. After it has stored @produced, the
+ * process executes a full barrier and reads @flags. If XIW_NEED_DOORBELL is set, it must ring the
+ * doorbell (post_send or post_recv of no work requests). Before the kernel stops looking at the
+ * ring, it sets that flag, executes a full barrier, and looks at @produced once more. If
+ * XIW_DOORBELL_LATER is set, the kernel will look soon, at a time that it chooses. The process
+ * should then go on posting what it has, and ring when it finds a completion queue of the queue
+ * pair empty. The process may also find the flag set after a doorbell.
  *
- * A send request is over, for the process, when its completion or a later one of
- * the same queue has been polled: then its place may be counted as free
- * (xiw_cqe.sq_count). The kernel has returned the slot by then. A receive request is over when
- * its completion has been polled: each has one, in the order of the queue.
+ * A send request is complete for the process once its completion, or a later one of the same queue,
+ * has been polled. From then on its slot may be counted as free (xiw_cqe.sq_count): the kernel has
+ * returned the slot before that. A receive request is complete once its completion has been polled.
+ * Each receive request has one completion, in the order of the queue.
  *
- * Completion queues (struct xiw_cq_ctl). The kernel fills an entry and stores
- * its @gen last, with release. The entry of count n is there when @gen equals
- * xiw_cqe_gen(n, entries). The process stores @consumed with release after it
- * read entries. To be notified it stores a new value in @arm, executes a full
- * barrier, and polls again; the kernel executes a full barrier between @gen and
- * its look at @arm, and notifies once for each value of @arm. Entries that have not been
- * consumed are the process's: when a queue pair is destroyed or reset, and the kernel writes
- * no more of it, the process takes those of it out.
+ * Completion queues (struct xiw_cq_ctl). The kernel fills an entry and stores its @gen last, with
+ * release; the process loads @gen with acquire. The entry of count n is valid when @gen equals
+ * xiw_cqe_gen(n, entries). The process stores @consumed with release after it has read entries. To
+ * be notified, the process stores a new value in @arm, executes a full barrier, and polls again.
+ * The kernel executes a full barrier between its store of @gen and its load of @arm, and notifies
+ * once for each value of @arm. Entries that have not been consumed belong to the process. When a
+ * queue pair is destroyed or reset, the kernel stops writing entries for it, and the process then
+ * removes those that are left.
  *
- * The kernel believes nothing that it reads here: an index out of range, a bad
- * opcode or length ends the queue pair of the process that wrote it.
+ * The kernel trusts nothing that it reads here. An index out of range, a bad opcode or a bad length
+ * ends the queue pair of the process that wrote it.
  */
 
 #define XIW_ABI_VERSION		1
 
-/* Outside of enum rdma_driver_id, so no other provider can match it: "XIW". */
+/* "XIW"; outside of enum rdma_driver_id, so no other provider can match it. */
 #define XIW_DRIVER_ID		0x584957
 
 #define XIW_MAX_SGE		16	/* SGEs of a Send, a Write or a receive */
-#define XIW_MAX_INLINE		512	/* octets */
-#define XIW_SLOT_MIN		64	/* octets of the smallest send slot */
-#define XIW_SLOT_HEADER		32	/* octets before xiw_send_slot.data */
+#define XIW_MAX_INLINE		512	/* bytes */
+#define XIW_SLOT_MIN		64	/* bytes of the smallest send slot */
+#define XIW_SLOT_HEADER		32	/* bytes before xiw_send_slot.data */
 
 /* xiw_queue_ctl.flags */
 #define XIW_NEED_DOORBELL	(1u << 0)
@@ -66,10 +64,10 @@
 
 struct xiw_queue_ctl {
 	/* written by the process */
-	__u32	produced;	/* slots ever filled */
+	__u32	produced;	/* number of slots ever filled */
 	__u32	reserved1[15];
 	/* written by the kernel */
-	__u32	consumed;	/* slots ever given back */
+	__u32	consumed;	/* number of slots ever given back */
 	__u32	flags;
 	__u32	reserved2[14];
 };
@@ -79,17 +77,17 @@ struct xiw_qp_ctl {
 	struct xiw_queue_ctl	rq;
 };
 
-/* xiw_cq_ctl.arm: a sequence number above this bit */
-#define XIW_ARM_SOLICITED	(1u << 0)	/* only solicited ones and errors */
+/* xiw_cq_ctl.arm: the bits above XIW_ARM_SOLICITED are a sequence number */
+#define XIW_ARM_SOLICITED	(1u << 0)	/* solicited completions and errors only */
 #define XIW_ARM_STEP		(1u << 1)
 
 struct xiw_cq_ctl {
 	/* written by the process */
-	__u32	consumed;	/* entries ever read */
-	__u32	arm;		/* changed to ask for one notification */
+	__u32	consumed;	/* number of entries ever read */
+	__u32	arm;		/* a new value asks for one notification */
 	__u32	reserved1[14];
 	/* written by the kernel */
-	__u32	fired;		/* the value of arm that was notified last */
+	__u32	fired;		/* value of arm that was notified last */
 	__u32	reserved2[15];
 };
 
@@ -126,7 +124,7 @@ struct xiw_atomic_operands {
 	__aligned_u64	swap;
 };
 
-/* What a memory window is bound to: part of a region, with rights of enum ibv_access_flags. */
+/* Range that a memory window is bound to, and its rights from enum ibv_access_flags. */
 struct xiw_bind {
 	__aligned_u64	addr;
 	__aligned_u64	length;
@@ -135,9 +133,9 @@ struct xiw_bind {
 };
 
 /*
- * One send work request. @data goes on to the end of the slot, whose size is
- * a power of two that the kernel chose: SGEs; or octets if XIW_SEND_INLINE is
- * set; or, for atomics, the operands followed by one SGE; or how to bind.
+ * One send work request. @data continues to the end of the slot, whose size is a power of two that
+ * the kernel chose. It holds SGEs; or bytes if XIW_SEND_INLINE is set; or, for atomics, the
+ * operands followed by one SGE; or a struct xiw_bind.
  */
 struct xiw_send_slot {
 	__aligned_u64	wr_id;
@@ -145,14 +143,12 @@ struct xiw_send_slot {
 	__u8		flags;		/* XIW_SEND_* */
 	__u8		num_sge;	/* 0 if inline */
 	__u8		reserved;
-	__u32		inline_len;	/* octets, 0 unless inline */
+	__u32		inline_len;	/* bytes, 0 unless inline */
 	__aligned_u64	remote_addr;
-	__u32		rkey;		/* remote; or to be invalidated locally, or
-					 * what a window gets
-					 */
-	__u32		imm_inv;	/* immediate data, big-endian, or rkey to
-					 * be invalidated by the peer
-					 */
+	/* of the remote memory; or to be invalidated locally; or the new one of a window */
+	__u32		rkey;
+	/* immediate data, big-endian, or rkey that the peer must invalidate */
+	__u32		imm_inv;
 	union {
 		struct xiw_sge			sge[2];
 		struct xiw_atomic_operands	atomic;
@@ -161,7 +157,7 @@ struct xiw_send_slot {
 	};
 };
 
-/* One receive work request; num_sge SGEs follow, as the slot's size allows. */
+/* One receive work request. num_sge SGEs follow, at most as many as the slot has room for. */
 struct xiw_recv_slot {
 	__aligned_u64	wr_id;
 	__u32		num_sge;
@@ -193,34 +189,32 @@ struct xiw_cqe {
 	__aligned_u64	timestamp;	/* nanoseconds, CLOCK_MONOTONIC_RAW */
 	__u32		qpn;
 	__u32		byte_len;
-	__u32		imm_inv;	/* immediate data, big-endian, or the
-					 * rkey that the peer invalidated
-					 */
+	/* immediate data, big-endian, or rkey that the peer invalidated */
+	__u32		imm_inv;
 	__u32		vendor_err;	/* enum xiw_cause of the kernel, 0 if good */
 	__u16		status;
 	__u16		opcode;		/* enum xiw_wc_opcode */
 	__u16		flags;		/* XIW_WC_WITH_* */
 	__u16		solicited;
-	__u32		sq_count;	/* of a send request: its count in the send
-					 * queue, plus 1: up to there all are over
-					 */
+	/* of a send request: its count in the send queue plus 1; all up to this one are complete */
+	__u32		sq_count;
 	__u32		reserved[4];
 	__u32		gen;
 };
 
 /**
  * xiw_cqe_gen - value of xiw_cqe.gen that makes an entry valid
- * @count: number of the entry, counted from 0 over the life of the queue
- * @entries: entries of the queue, a power of two
+ * @count: count of the entry, from 0 over the life of the queue
+ * @entries: number of entries in the queue, a power of two
  *
- * Return: 1 or 2, never the 0 of fresh memory.
+ * Return: 1 or 2; never 0, which new memory holds.
  */
 static inline __u32 xiw_cqe_gen(__u32 count, __u32 entries)
 {
 	return (count & entries) ? 2 : 1;
 }
 
-/* Answers to the verbs' commands; a map_key is an offset for mmap(). */
+/* Responses to the commands of the verbs. A map_key is an offset for mmap(). */
 struct xiw_alloc_ucontext_resp {
 	__u32		abi_version;
 	__u32		max_sge;
@@ -236,7 +230,7 @@ struct xiw_create_cq_resp {
 	__u32		reserved;
 };
 
-/* The answer to create and to resize have the same form. */
+/* The responses to create and to resize have the same layout. */
 #define xiw_resize_cq_resp xiw_create_cq_resp
 
 struct xiw_create_srq_resp {
@@ -247,7 +241,10 @@ struct xiw_create_srq_resp {
 	__u32		slot_size;
 };
 
-/* To modify a shared receive queue: where the answer goes if it is resized, as from create. */
+/*
+ * Request to modify a shared receive queue. A resize writes a struct xiw_create_srq_resp to the
+ * address in @response.
+ */
 struct xiw_modify_srq {
 	__aligned_u64	response;
 };
@@ -266,7 +263,7 @@ struct xiw_create_qp_resp {
 	__u32		reserved;
 };
 
-/* How to map device memory, asked of its handle: a method of UVERBS_OBJECT_DM. */
+/* Reports how to map device memory: a method of UVERBS_OBJECT_DM, which takes its handle. */
 enum xiw_dm_methods {
 	XIW_METHOD_DM_QUERY	= 1u << UVERBS_ID_NS_SHIFT,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* asm/byteorder.h - the kernel's names of the conversions */
+/* asm/byteorder.h - byte order conversions under the kernel's names */
 #ifndef XIW_SHIM_ASM_BYTEORDER_H
 #define XIW_SHIM_ASM_BYTEORDER_H
 

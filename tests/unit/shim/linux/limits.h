@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* linux/limits.h - the largest numbers of the kernel's types */
+/* linux/limits.h - maximum values of the kernel's types */
 #ifndef XIW_SHIM_LINUX_LIMITS_H
 #define XIW_SHIM_LINUX_LIMITS_H
 

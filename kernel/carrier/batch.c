@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* batch.c - stages FPDUs in pages and hands the pages to TCP */
+
+#include <linux/gfp.h>
+#include <linux/memcontrol.h>
+#include <linux/percpu.h>
+#include <linux/sizes.h>
+#include <linux/workqueue.h>
+#include <net/tcp.h>
+
+#include "carrier/batch.h"
+#include "carrier/sock_lock.h"
+
+/*
+ * FPDUs are staged in chunks of pages, and TCP takes the pages by reference. An FPDU never spans
+ * two chunks. The payload is copied only once, the CRC is computed over the copy that is sent, and
+ * the caller's buffer may be reused as soon as its data is staged.
+ *
+ * Fresh pages are the largest part of the cost, because most kernels zero them. A full chunk is
+ * therefore kept in a ring and filled again once the ring holds the only reference to its pages:
+ * the peer has then acknowledged the data. A ring grows with the data in flight. A delayed work
+ * item cuts all rings back to one chunk.
+ *
+ * All queue pairs that send from one CPU share a ring. It is parked in spare_rings between two
+ * runs. Each CPU has two rings: one for runs in process context, and one for softirqs that
+ * interrupt such a run. With both queue pairs on one host, a Read Response is staged while its
+ * request is being sent. The struct xiw_chunk is at the start of the chunk's pages.
+ */
+
+/**
+ * struct xiw_chunk - pages that are filled with FPDUs
+ * @next: next chunk in the ring; for the chunk being filled, the oldest one
+ * @size: size of the pages in bytes
+ * @used: bytes in use, including this struct
+ * @num: number of chunks in the ring; valid in the chunk being filled
+ */
+struct xiw_chunk {
+	struct xiw_chunk	*next;
+	u32			size;
+	u32			used;
+	u32			num;
+};
+
+#define CHUNK_ORDER	PAGE_ALLOC_COSTLY_ORDER
+#define CHUNK_SIZE	(PAGE_SIZE << CHUNK_ORDER)
+#define CHUNK_ALIGN	16	/* applied between runs only: the FPDUs of one run stay adjacent */
+#define CHUNK_START	ALIGN(sizeof(struct xiw_chunk), CHUNK_ALIGN)
+
+static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
+
+#define RING_CHUNKS	(SZ_2M / CHUNK_SIZE)
+#define RING_CUT_MS	1000
+
+/*
+ * A memory cgroup that exceeds its limit by more than 1/BATCH_CREDIT of that limit is far over it.
+ * A socket that it pays for gets no more data while BATCH_UNPAID bytes are queued.
+ */
+#define BATCH_UNPAID	SZ_64K
+#define BATCH_CREDIT	8
+
+static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
+
+static void rings_cut_to_one(struct work_struct *work);
+static DECLARE_DELAYED_WORK(rings_cut_work, rings_cut_to_one);
+
+static struct xiw_chunk *chunk_alloc(void)
+{
+	const gfp_t gfp = GFP_ATOMIC | __GFP_NOMEMALLOC | __GFP_NOWARN;
+	struct xiw_chunk *chunk;
+	unsigned int order = CHUNK_ORDER;
+	struct page *page;
+
+	page = alloc_pages(gfp | __GFP_COMP | __GFP_NORETRY, order);
+	if (!page) {
+		order = 0;
+		page = alloc_page(gfp);
+		if (!page)
+			return NULL;
+	}
+	chunk = page_address(page);
+	chunk->next = chunk;
+	chunk->size = PAGE_SIZE << order;
+	chunk->used = CHUNK_START;
+	chunk->num = 1;
+	return chunk;
+}
+
+static void chunk_free(struct xiw_chunk *chunk)
+{
+	put_page(virt_to_page(chunk));
+}
+
+/*
+ * Whether @chunk may be filled again. Single pages, used when memory is short, are not.
+ */
+static bool chunk_reusable(const struct xiw_chunk *chunk)
+{
+	return chunk->size == CHUNK_SIZE && page_ref_count(virt_to_page(chunk)) == 1;
+}
+
+/*
+ * Rings. Taking a ring from its place transfers its ownership. Places are changed with atomic
+ * exchanges only, so any CPU may access any place.
+ */
+
+/* Return: the chunk to fill after @last, or NULL without memory, with the ring still intact. */
+static struct xiw_chunk *ring_advance(struct xiw_chunk *last)
+{
+	struct xiw_chunk *oldest = last->next;
+	struct xiw_chunk *chunk;
+
+	if (chunk_reusable(oldest)) {
+		oldest->used = CHUNK_START;
+		oldest->num = last->num;
+		return oldest;
+	}
+	chunk = chunk_alloc();
+	if (!chunk)
+		return NULL;
+	if (last->num < RING_CHUNKS) {
+		chunk->num = last->num + 1;
+		chunk->next = oldest;
+	} else {
+		chunk->num = last->num;
+		chunk->next = oldest->next;
+		chunk_free(oldest);
+	}
+	last->next = chunk;
+	return chunk;
+}
+
+/* Frees all chunks of a ring except @last, the one being filled. */
+static void ring_cut(struct xiw_chunk *last)
+{
+	struct xiw_chunk *chunk, *next;
+
+	for (chunk = last->next; chunk != last; chunk = next) {
+		next = chunk->next;
+		chunk_free(chunk);
+	}
+	last->next = last;
+	last->num = 1;
+}
+
+static void ring_park(struct xiw_chunk **place, struct xiw_chunk *last)
+{
+	if (!cmpxchg(place, NULL, last))
+		return;
+	ring_cut(last);
+	chunk_free(last);
+}
+
+static void rings_cut(bool to_none)
+{
+	struct xiw_chunk **place, *last;
+	int cpu, i;
+
+	for_each_possible_cpu(cpu) {
+		for (i = 0; i < ARRAY_SIZE(spare_rings); i++) {
+			place = per_cpu_ptr(&spare_rings[i], cpu);
+			last = xchg(place, NULL);
+			if (!last)
+				continue;
+			ring_cut(last);
+			if (to_none)
+				chunk_free(last);
+			else
+				ring_park(place, last);
+		}
+	}
+}
+
+static void rings_cut_to_one(struct work_struct *work)
+{
+	rings_cut(false);
+}
+
+/*
+ * Stages and batches
+ */
+
+void *xiw_stage_room(struct xiw_stage *stage, u32 prefer, u32 *want)
+{
+	struct xiw_chunk *chunk = stage->chunk;
+
+	if (!chunk)
+		chunk = chunk_alloc();
+	else if (chunk->size - chunk->used < prefer)
+		chunk = ring_advance(chunk);
+	if (!chunk)
+		return NULL;
+	stage->chunk = chunk;
+	*want = min(*want, chunk->size - chunk->used);
+	return (void *)chunk + chunk->used;
+}
+
+bool xiw_stage_commit(struct xiw_stage *stage, struct xiw_batch *batch, u32 len)
+{
+	struct xiw_chunk *chunk = stage->chunk;
+	struct page *page = virt_to_page(chunk);
+	struct bio_vec *last = batch->num ? &batch->vec[batch->num - 1] : NULL;
+
+	if (last && last->bv_page == page && last->bv_offset + last->bv_len == chunk->used) {
+		last->bv_len += len;
+	} else {
+		if (batch->num == ARRAY_SIZE(batch->vec))
+			return false;
+		get_page(page);
+		bvec_set_page(&batch->vec[batch->num++], page, len, chunk->used);
+	}
+	chunk->used += len;
+	batch->len += len;
+	return true;
+}
+
+/* Where this CPU parks the ring of the current context, process or softirq. */
+static struct xiw_chunk **stage_place(void)
+{
+	return raw_cpu_ptr(&spare_rings[!!in_serving_softirq()]);
+}
+
+void xiw_stage_begin(struct xiw_stage *stage)
+{
+	stage->chunk = xchg(stage_place(), NULL);
+}
+
+void xiw_stage_end(struct xiw_stage *stage)
+{
+	struct xiw_chunk *last = stage->chunk;
+
+	if (!last)
+		return;
+	last->used = min(ALIGN(last->used, CHUNK_ALIGN), last->size);
+	if (last->num > 1 && !delayed_work_pending(&rings_cut_work))
+		schedule_delayed_work(&rings_cut_work, msecs_to_jiffies(RING_CUT_MS));
+	ring_park(stage_place(), last);
+	stage->chunk = NULL;
+}
+
+/* Removes the first @taken bytes from @batch. */
+static void batch_advance(struct xiw_batch *batch, size_t taken)
+{
+	unsigned int done = 0;
+
+	batch->len -= taken;
+	while (done < batch->num && taken >= batch->vec[done].bv_len) {
+		taken -= batch->vec[done].bv_len;
+		put_page(batch->vec[done++].bv_page);
+	}
+	if (done < batch->num) {
+		batch->vec[done].bv_offset += taken;
+		batch->vec[done].bv_len -= taken;
+	}
+	batch->num -= done;
+	memmove(batch->vec, batch->vec + done, batch->num * sizeof(*batch->vec));
+}
+
+/*
+ * Whether the memory cgroup that pays for a socket, or one of its ancestors, is far over its limit.
+ * A small excess is normal: the page cache fills a group up to its limit, and shrinks when a
+ * process of the group allocates.
+ */
+static bool batch_payer_owes(const struct sock *sk)
+{
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *payer;
+	unsigned long max;
+
+	for (payer = mem_cgroup_from_sk(sk); payer; payer = parent_mem_cgroup(payer)) {
+		max = READ_ONCE(payer->memory.max);
+		if (page_counter_read(&payer->memory) > max + max / BATCH_CREDIT)
+			return true;
+	}
+#endif
+	return false;
+}
+
+bool xiw_batch_has_to_wait(struct sock *sk)
+{
+	if (sk->sk_wmem_queued < BATCH_UNPAID || !batch_payer_owes(sk))
+		return false;
+	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	return true;
+}
+
+/*
+ * Gives TCP as much of @batch as it takes. Return: the number of bytes taken, or a negative errno.
+ */
+static int batch_send(const struct xiw_batch *batch, struct sock *sk)
+{
+	struct msghdr msg = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS,
+	};
+	unsigned int before;
+	int ret;
+
+	if (xiw_batch_has_to_wait(sk))
+		return -EAGAIN;
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, batch->vec, batch->num, batch->len);
+	before = xiw_nowait_begin(sk);
+	ret = tcp_sendmsg_locked(sk, &msg, batch->len);
+	xiw_nowait_end(before);
+	return ret;
+}
+
+int xiw_batch_push(struct xiw_batch *batch, struct sock *sk)
+{
+	int ret;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	while (batch->len) {
+		ret = batch_send(batch, sk);
+		if (ret < 0)
+			return ret;
+		batch_advance(batch, ret);
+	}
+	return 0;
+}
+
+void xiw_batch_drop(struct xiw_batch *batch)
+{
+	batch_advance(batch, batch->len);
+}
+
+void xiw_batch_exit(void)
+{
+	cancel_delayed_work_sync(&rings_cut_work);
+	rings_cut(true);
+}

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* ep.c - one TCP connection, from before its handshake to after its end */
+
+#include <linux/jiffies.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <net/l3mdev.h>
+#include <net/sock.h>
+
+#include "carrier/loop.h"
+#include "carrier/sock_lock.h"
+#include "conn/ep.h"
+#include "conn/listener.h"
+#include "conn/sock.h"
+#include "device.h"
+#include "pause.h"
+#include "stream/qp.h"
+#include "stream/rx.h"
+#include "stream/tx.h"
+#include "stream/worker.h"
+
+/* One deadline for each step of the handshake (RFC 5044 section 7.1.2 rule 10). */
+#define EP_CONNECT_MS	10000
+#define EP_REQUEST_MS	5000
+#define EP_OPENING_MS	10000
+
+/*
+ * When a consumer stops listening, the iw_cm silently drops the requests that it has not handed to
+ * the consumer yet. It does not say which ones, so each request gets this long to be answered. An
+ * initiator that runs xiw does not wait longer than that either.
+ */
+#define EP_HURRY_MS	EP_CONNECT_MS
+
+/* After the other end on this host has left the loop, TCP has this long to say why. */
+#define EP_ALONE_MS	1000
+
+/* Bytes of private data in an event: the iw_cm counts them in a u8. */
+#define EP_MAX_EVENT_PD	255
+
+/*
+ * Socket and frames
+ */
+
+/*
+ * Takes over a socket. The job is queued only if data or the FIN arrived before the callbacks were
+ * set. If it were queued for a connection that has sent nothing, that connection would hold an
+ * early place in the lane, and be served before an older one whose Request arrived first.
+ */
+static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
+{
+	if (ep->sk)
+		sock_put(ep->sk);
+	sock_hold(sock->sk);
+	ep->sk = sock->sk;
+	ep->sock = sock;
+	xiw_sock_attach(sock, ep);
+	if (!ep->initiator && (xiw_sock_pending(sock->sk) || xiw_sock_ended(sock->sk)))
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
+}
+
+/* Frees the handshake frames; the consumer has been told their contents. */
+static void ep_forget_frames(struct xiw_ep *ep)
+{
+	kfree(ep->frame);
+	kfree(ep->pd);
+	ep->frame = NULL;
+	ep->pd = NULL;
+	ep->ours.pd = NULL;
+	ep->theirs.pd = NULL;
+	ep->theirs.pd_len = 0;
+}
+
+/*
+ * The handshake
+ */
+
+static int ep_dial(struct xiw_ep *ep, bool new_port)
+{
+	struct socket *sock;
+	int ret;
+
+	sock = xiw_sock_open(read_pnet(&ep->dev->net), l3mdev_master_ifindex(ep->dev->netdev),
+			     ep->cm_id, ep->cm_id->m_remote_addr.ss_family);
+	if (IS_ERR(sock))
+		return PTR_ERR(sock);
+	xiw_sock_charge(sock->sk, ep->qp->payer);	/* a kernel thread redials */
+	ep->frame_len = 0;
+	ep_adopt(ep, sock);
+	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, new_port);
+	if (ret)
+		xiw_ep_drop_socket(ep, true);
+	return ret;
+}
+
+/*
+ * TCP may still remember the ports of a connection that has ended. On the peer that may be our
+ * first attempt, so the second one (with revision 1) uses a new port. On this host bind or connect
+ * fails with EADDRNOTAVAIL; then try a new port, too.
+ */
+static int ep_call(struct xiw_ep *ep)
+{
+	int ret;
+
+	ret = ep_dial(ep, ep->ours.revision == MPA_REV_1);
+	return ret == -EADDRNOTAVAIL ? ep_dial(ep, true) : ret;
+}
+
+int xiw_ep_dial(struct xiw_ep *ep)
+{
+	lockdep_assert_held(&ep->lock);
+
+	xiw_ep_set_deadline(ep, EP_CONNECT_MS);
+	return ep_call(ep);
+}
+
+/* TCP is connected: sends the Request. */
+static void ep_request(struct xiw_ep *ep)
+{
+	int len, ret;
+
+	len = xiw_mpa_build(ep->frame, &ep->ours);
+	lock_sock(ep->sk);
+	ret = len < 0 ? len : xiw_sock_send(ep->sk, ep->frame, len);
+	xiw_sock_unlock(ep->sk);
+	if (ret)
+		xiw_ep_finish(ep, ret, XIW_OK);
+	else
+		xiw_ep_move(ep, XIW_EP_WAIT_REPLY);
+}
+
+static void ep_connecting(struct xiw_ep *ep)
+{
+	u8 state = READ_ONCE(ep->sk->sk_state);
+
+	if (state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT)
+		ep_request(ep);
+	else if (ep->sk->sk_err || state == TCP_CLOSE)
+		xiw_ep_finish(ep, xiw_sock_connect_error(ep->sk), XIW_OK);
+}
+
+/* Return: 1 with the frame parsed into ep->theirs; 0 if it is incomplete; or a negative errno. */
+static int ep_read_frame(struct xiw_ep *ep)
+{
+	unsigned int want;
+	int ret;
+
+	for (;;) {
+		want = xiw_mpa_wants(ep->frame, ep->frame_len);
+		if (ep->frame_len < want) {
+			ret = xiw_sock_recv(ep->sock, ep->frame + ep->frame_len,
+					    want - ep->frame_len);
+			if (ret <= 0)
+				return ret == -EAGAIN ? 0 : ret ?: -ECONNRESET;
+			ep->frame_len += ret;
+		}
+		ret = xiw_mpa_parse(&ep->theirs, ep->frame, ep->frame_len, ep->initiator);
+		if (ret < 0)
+			return ret;
+		if (ret)
+			return ep->theirs.pd_len > EP_MAX_EVENT_PD ? -EMSGSIZE : 1;
+	}
+}
+
+/* Attaches the queue pair, then sends and receives what it can. Return: 0 or the first error. */
+static int ep_start_stream(struct xiw_ep *ep)
+{
+	struct xiw_qp *qp = ep->qp;
+	struct xiw_loop *loop;
+	bool more = false;
+	int ret;
+
+	lock_sock(ep->sk);
+	ret = xiw_fails("attach") ? -ENOMEM :
+				    xiw_qp_attach(qp, ep, ep->sk, &ep->terms, ep->terms.rtr);
+	if (!ret)
+		xiw_ep_join_loop(ep);
+	xiw_pause("ep_opening");
+	loop = xiw_loop_enter(qp);
+	if (!ret && ep->terms.rtr)
+		ret = xiw_tx_opening(qp, ep->sk, ep->terms.rtr);
+	if (!ret)
+		more = xiw_tx_run(qp, ep->sk, XIW_TX_BUDGET_INLINE);
+	xiw_loop_leave(loop);
+	if (!ret)
+		xiw_rx_run(qp, ep->sk);
+	if (xiw_sock_ended(ep->sk))	/* one event may stand for the Reply and the FIN */
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
+	xiw_sock_unlock(ep->sk);
+	xiw_qp_unlocked(qp);
+	if (more)
+		xiw_worker_queue(qp);
+	return ret;
+}
+
+/*
+ * The initiator cannot use the Reply. A Terminate tells the peer why (RFC 6581 section 9), unless
+ * the Reply does not match the Request (-EPROTO).
+ */
+static void ep_refuse_reply(struct xiw_ep *ep, int err)
+{
+	enum xiw_cause cause = err == -EMSGSIZE ? XIW_BAD_IRD :
+			       err == -EOPNOTSUPP ? XIW_BAD_RTR : XIW_SETUP_FAILED;
+	struct xiw_framing framing = {
+		.crc = ep->ours.crc || ep->theirs.crc,
+		.markers = ep->theirs.markers,
+	};
+
+	xiw_pause("ep_refuse_reply");
+	if (err == -EPROTO)
+		cause = XIW_OK;
+	else if (!ep->qp->attached)	/* if it is, xiw_ep_finish() stages the Terminate */
+		xiw_tx_terminate(&ep->rest, cause, NULL, &framing);
+	xiw_ep_finish(ep, err, cause);
+}
+
+static void ep_replied(struct xiw_ep *ep)
+{
+	int ret;
+
+	if (ep->theirs.reject) {
+		xiw_ep_finish(ep, -ECONNREFUSED, XIW_OK);
+		return;
+	}
+	ret = xiw_mpa_conclude(&ep->terms, &ep->ours, &ep->theirs, XIW_MAX_IRD);
+	if (!ret)
+		ret = ep_start_stream(ep);
+	if (!ret)
+		ret = xiw_ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, 0);
+	if (ret) {
+		ep_refuse_reply(ep, ret);
+		return;
+	}
+	xiw_ep_clear_deadline(ep);
+	xiw_ep_move(ep, XIW_EP_OPEN);
+	xiw_stat_inc(ep->dev, XIW_STAT_CONNECTS);
+	ep_forget_frames(ep);
+}
+
+/*
+ * A peer that knows only revision 1 closes the connection without a Reply. Tries once more with
+ * revision 1 (RFC 6581 section 10).
+ */
+static bool ep_retry(struct xiw_ep *ep)
+{
+	if (ep->ours.revision == MPA_REV_1 || ep->frame_len)
+		return false;
+	ep->ours.revision = MPA_REV_1;
+	ep->ours.enhanced = false;
+	ep->ours.p2p = false;
+	ep->ours.rtr = 0;
+	xiw_ep_drop_socket(ep, true);
+	xiw_ep_move(ep, XIW_EP_CONNECTING);
+	return !ep_call(ep);
+}
+
+static void ep_wait_reply(struct xiw_ep *ep)
+{
+	int ret = ep_read_frame(ep);
+
+	if (ret > 0)
+		ep_replied(ep);
+	else if (ret < 0 && (ret != -ECONNRESET || !ep_retry(ep)))
+		xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
+}
+
+/* The Request is complete: asks the consumer. */
+static void ep_asked(struct xiw_ep *ep)
+{
+	struct iw_cm_event event = {
+		.event = IW_CM_EVENT_CONNECT_REQUEST,
+		.provider_data = (void *)ep->id,
+		.private_data = (void *)ep->theirs.pd,
+		.private_data_len = ep->theirs.pd_len,
+	};
+	int ret;
+
+	if (!ep->theirs.enhanced) {
+		ep->theirs.ird = XIW_MAX_IRD;
+		ep->theirs.ord = XIW_MAX_ORD;
+	}
+	xiw_ep_fill_event(ep, &event);
+	/* While it listens the consumer may take any time to answer. */
+	xiw_ep_clear_deadline(ep);
+	xiw_ep_move(ep, XIW_EP_ASKED);
+	ret = xiw_listener_ask(ep->listener, ep, &event);
+	if (ret)
+		xiw_ep_finish(ep, ret, XIW_OK);
+}
+
+static void ep_wait_request(struct xiw_ep *ep)
+{
+	int ret = ep_read_frame(ep);
+
+	/* The peer may send nothing after its Request until it has the Reply. */
+	if (ret > 0 && !xiw_sock_pending(ep->sk)) {
+		ep_asked(ep);
+	} else if (ret) {
+		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+		xiw_ep_finish(ep, -EPROTO, XIW_OK);
+	}
+}
+
+void xiw_ep_accepted(struct xiw_ep *ep)
+{
+	lockdep_assert_held(&ep->lock);
+
+	ep_forget_frames(ep);
+	xiw_ep_leave_listener(ep);
+	if (ep->terms.rtr) {
+		xiw_ep_move(ep, XIW_EP_WAIT_OPENING);
+		xiw_ep_set_deadline(ep, EP_OPENING_MS);
+		return;
+	}
+	xiw_ep_clear_deadline(ep);
+	xiw_ep_move(ep, XIW_EP_OPEN);
+	xiw_stat_inc(ep->dev, XIW_STAT_ACCEPTS);
+	xiw_ep_tell(ep, IW_CM_EVENT_ESTABLISHED, 0);
+}
+
+static void ep_opened(struct xiw_ep *ep)
+{
+	if (ep->state != XIW_EP_WAIT_OPENING)
+		return;
+	xiw_ep_clear_deadline(ep);
+	xiw_ep_move(ep, XIW_EP_OPEN);
+	xiw_stat_inc(ep->dev, XIW_STAT_ACCEPTS);
+	xiw_ep_tell(ep, IW_CM_EVENT_ESTABLISHED, 0);
+}
+
+/*
+ * The state machine
+ */
+
+/* Receives what is there. If the stream has ended, all that came before the end is processed. */
+static void ep_streaming(struct xiw_ep *ep)
+{
+	bool ended;
+
+	lock_sock(ep->sk);
+	xiw_rx_run(ep->qp, ep->sk);
+	/* Unlocking may receive more FPDUs and the end, and then raises an event. So test first. */
+	ended = xiw_sock_ended(ep->sk);
+	if ((ep->qp->rx.starved || ep->qp->rx.paging) && xiw_qp_open(ep->qp))
+		ended = false;
+	xiw_sock_unlock(ep->sk);
+	xiw_qp_unlocked(ep->qp);
+	if (!ended)
+		return;
+	if (test_bit(XIW_EP_EV_OPENED, &ep->events))
+		ep_opened(ep);
+	xiw_ep_finish(ep, -ECONNRESET, ep->qp->rx.cause);
+}
+
+static void ep_socket_event(struct xiw_ep *ep)
+{
+	switch (ep->state) {
+	case XIW_EP_CONNECTING:
+		ep_connecting(ep);
+		break;
+	case XIW_EP_WAIT_REPLY:
+		ep_wait_reply(ep);
+		break;
+	case XIW_EP_WAIT_REQUEST:
+		ep_wait_request(ep);
+		break;
+	case XIW_EP_ASKED:
+		if (xiw_sock_ended(ep->sk))
+			xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
+		break;
+	case XIW_EP_WAIT_OPENING:
+	case XIW_EP_OPEN:
+		ep_streaming(ep);
+		break;
+	case XIW_EP_FAREWELL:
+		xiw_ep_farewell(ep);
+		break;
+	case XIW_EP_CLOSED:
+		break;
+	}
+}
+
+/* A newer connection needs the place. No consumer knows this one yet; the peer gets a reset. */
+static void ep_evict(struct xiw_ep *ep)
+{
+	if (ep->state != XIW_EP_WAIT_REQUEST)
+		return;
+	xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+	xiw_ep_leave_listener(ep);
+	xiw_ep_close(ep, true);
+}
+
+/*
+ * The other end on this host has left the loop. TCP may still deliver something that it sent, such
+ * as a Terminate, so wait for that before ending the stream.
+ */
+static void ep_alone(struct xiw_ep *ep)
+{
+	if (ep->state == XIW_EP_OPEN || ep->state == XIW_EP_WAIT_OPENING)
+		xiw_ep_set_deadline(ep, EP_ALONE_MS);
+}
+
+static void ep_deadline_passed(struct xiw_ep *ep)
+{
+	if (!xiw_ep_is_due(ep))
+		return;
+	switch (ep->state) {
+	case XIW_EP_CLOSED:
+		break;		/* closed before the event was handled */
+	case XIW_EP_ASKED:
+		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+		xiw_ep_finish(ep, -ETIMEDOUT, XIW_OK);
+		break;
+	case XIW_EP_OPEN:	/* EP_ALONE_MS after the other end left the loop */
+		xiw_ep_finish(ep, -ECONNRESET, ep->qp->rx.cause);
+		break;
+	case XIW_EP_FAREWELL:
+		xiw_ep_close(ep, true);
+		break;
+	default:
+		xiw_ep_finish(ep, -ETIMEDOUT, XIW_OK);
+	}
+}
+
+static void ep_look(struct xiw_ep *ep)
+{
+	unsigned long events = xchg(&ep->events, 0);
+
+	if (test_bit(XIW_EP_EV_EVICTED, &events))
+		ep_evict(ep);
+	if (test_bit(XIW_EP_EV_OPENED, &events))
+		ep_opened(ep);
+	if (test_bit(XIW_EP_EV_FAILED, &events) && ep->state < XIW_EP_FAREWELL && ep->qp)
+		xiw_ep_finish(ep, -ECONNRESET, ep->qp->rx.cause);
+	if (test_bit(XIW_EP_EV_SOCKET, &events))
+		ep_socket_event(ep);
+	if (test_bit(XIW_EP_EV_ALONE, &events))
+		ep_alone(ep);
+	if (test_bit(XIW_EP_EV_HURRY, &events) && ep->state == XIW_EP_ASKED)
+		xiw_ep_set_deadline(ep, EP_HURRY_MS);
+	if (test_bit(XIW_EP_EV_DEADLINE, &events))
+		ep_deadline_passed(ep);
+}
+
+/*
+ * Events that arrive during the first look may be older than those of the next job in the lane, so
+ * look a second time before that job runs.
+ *
+ * A process may hold the lock for as long as ep_send_last() takes. Do not wait for it, because that
+ * would block one of the threads that run all lanes: xiw_ep_unlock() queues the job again.
+ */
+static void ep_run(struct xiw_job *job)
+{
+	struct xiw_ep *ep = container_of(job, struct xiw_ep, job);
+
+	smp_mb();	/* pairs with xiw_ep_unlock() */
+	if (mutex_trylock(&ep->lock)) {
+		xiw_pause("ep_work");
+		ep_look(ep);
+		if (READ_ONCE(ep->events))
+			ep_look(ep);
+		xiw_ep_unlock(ep);
+	}
+	xiw_ep_put(ep);
+}
+
+struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state,
+			     struct xiw_lane *lane)
+{
+	/* A process may wait for its control group. A kernel thread serves others and may not. */
+	const gfp_t gfp = current->flags & PF_KTHREAD ? XIW_GFP_ATOMIC : XIW_GFP_PROCESS;
+	struct xiw_ep *ep = kzalloc_obj(*ep, gfp);
+
+	if (!ep)
+		return NULL;
+	ep->lane = lane ? xiw_lane_get(lane) : xiw_lane_create();
+	if (!ep->lane) {
+		kfree(ep);
+		return NULL;
+	}
+	kref_init(&ep->ref);
+	atomic_inc(&dev->num_eps);
+	ep->dev = dev;
+	ep->state = state;
+	ep->initiator = state == XIW_EP_CONNECTING;
+	mutex_init(&ep->lock);
+	xiw_job_init(&ep->job, ep_run);
+	xiw_ep_init_timers(ep);
+	INIT_LIST_HEAD(&ep->waiting);
+	ep->frame = kmalloc(XIW_MPA_FRAME_MAX, gfp);
+	if (!ep->frame || xiw_ep_insert(ep)) {
+		xiw_ep_put(ep);
+		return NULL;
+	}
+	return ep;
+}
+
+struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
+			     struct xiw_listener *listener, struct xiw_lane *lane)
+{
+	struct mem_cgroup *before = set_active_memcg(mem_cgroup_from_sk(sock->sk));
+	struct xiw_ep *ep = xiw_ep_create(dev, XIW_EP_WAIT_REQUEST, lane);
+
+	set_active_memcg(before);
+	if (!ep)
+		return NULL;
+	ep->listener = listener;
+	xiw_ep_set_deadline(ep, EP_REQUEST_MS);
+	ep_adopt(ep, sock);
+	return ep;
+}

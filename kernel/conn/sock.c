@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* sock.c - everything that touches a TCP socket or its callbacks */
+
+#include <linux/inetdevice.h>
+#include <linux/minmax.h>
+#include <net/addrconf.h>
+#include <net/inet6_hashtables.h>
+#include <net/ipv6.h>
+#include <net/proto_memory.h>
+#include <net/tcp.h>
+
+#include "carrier/batch.h"
+#include "carrier/sock_lock.h"
+#include "conn/ep.h"
+#include "conn/listener.h"
+#include "conn/sock.h"
+#include "pause.h"
+#include "stream/qp.h"
+#include "stream/rx.h"
+#include "stream/worker.h"
+
+/*
+ * An FPDU stays in the receive queue until all of it has arrived. So the queue must hold the
+ * longest one, and several to keep the stream flowing. TCP charges whole skbs, and merges them when
+ * space runs short.
+ */
+#define SOCK_RCVBUF	(256 * 1024)
+
+/*
+ * Callbacks
+ *
+ * TCP calls them with the socket lock held: the spinlock in softirq, else the lock of the process
+ * that works through the backlog. xiw_sock_attach() and xiw_sock_detach() take that lock too, so
+ * the endpoint cannot go away during a callback. The exception is a listener's data_ready, which
+ * only RCU protects.
+ */
+
+static struct xiw_ep *sock_ep(const struct sock *sk)
+{
+	struct xiw_ep *ep;
+
+	rcu_read_lock();	/* only for lockdep: the socket lock keeps the endpoint */
+	ep = rcu_dereference_sk_user_data(sk);
+	rcu_read_unlock();
+	return ep;
+}
+
+/* The endpoint changes ep->qp under the socket lock, so the queue pair outlives the callback. */
+static struct xiw_qp *sock_qp(const struct xiw_ep *ep)
+{
+	struct xiw_qp *qp = ep->qp;
+
+	lockdep_assert(lockdep_sock_is_held(ep->sk));
+
+	return qp && qp->attached ? qp : NULL;
+}
+
+/* Only TCP's own work may use the memory reserves that xiw_nowait_begin() opens, so close them. */
+static void sock_receive(struct sock *sk, struct xiw_qp *qp)
+{
+	unsigned int nowait = current->flags & PF_MEMALLOC;
+
+	current->flags &= ~nowait;
+	xiw_rx_run(qp, sk);
+	current->flags |= nowait;
+}
+
+static void sock_data_ready(struct sock *sk)
+{
+	struct xiw_ep *ep = sock_ep(sk);
+	struct xiw_qp *qp;
+
+	if (!ep)
+		return;
+	qp = sock_qp(ep);
+	if (qp)
+		sock_receive(sk, qp);
+	else
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
+}
+
+static void sock_write_space(struct sock *sk)
+{
+	struct xiw_ep *ep = sock_ep(sk);
+	struct xiw_qp *qp;
+
+	if (!ep || !sk_stream_is_writeable(sk) || xiw_batch_has_to_wait(sk))
+		return;
+	clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
+	qp = sock_qp(ep);
+	if (!qp)
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
+	else if (!qp->tx.running)
+		xiw_worker_queue(qp);
+}
+
+static void sock_state_change(struct sock *sk)
+{
+	struct xiw_ep *ep = sock_ep(sk);
+
+	if (ep)
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
+}
+
+static void sock_listener_ready(struct sock *sk)
+{
+	struct xiw_listener *listener;
+
+	/* A child inherits this callback until it is accepted. */
+	if (sk->sk_state != TCP_LISTEN)
+		return;
+	rcu_read_lock();
+	listener = rcu_dereference_sk_user_data(sk);
+	if (listener)
+		xiw_listener_wake(listener);
+	rcu_read_unlock();
+}
+
+/* The callbacks of a fresh socket, which are the same for all TCP sockets of the kernel. */
+static void (*sock_saved_data_ready)(struct sock *sk);
+static void (*sock_saved_write_space)(struct sock *sk);
+static void (*sock_saved_state_change)(struct sock *sk);
+static void (*sock_saved_error_report)(struct sock *sk);
+
+static void sock_save_callbacks(const struct sock *sk)
+{
+	WRITE_ONCE(sock_saved_data_ready, sk->sk_data_ready);
+	WRITE_ONCE(sock_saved_write_space, sk->sk_write_space);
+	WRITE_ONCE(sock_saved_state_change, sk->sk_state_change);
+	WRITE_ONCE(sock_saved_error_report, sk->sk_error_report);
+}
+
+void xiw_sock_attach(struct socket *sock, struct xiw_ep *ep)
+{
+	struct sock *sk = sock->sk;
+
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	__rcu_assign_sk_user_data_with_flags(sk, ep, SK_USER_DATA_NOCOPY);
+	WRITE_ONCE(sk->sk_data_ready, sock_data_ready);
+	sk->sk_write_space = sock_write_space;
+	sk->sk_state_change = sock_state_change;
+	sk->sk_error_report = sock_state_change;
+	write_unlock_bh(&sk->sk_callback_lock);
+	xiw_sock_unlock(sk);
+}
+
+void xiw_sock_detach(struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, NULL);
+	WRITE_ONCE(sk->sk_data_ready, sock_saved_data_ready);
+	sk->sk_write_space = sock_saved_write_space;
+	sk->sk_state_change = sock_saved_state_change;
+	sk->sk_error_report = sock_saved_error_report;
+	write_unlock_bh(&sk->sk_callback_lock);
+	xiw_sock_unlock(sk);
+}
+
+/*
+ * Open and close
+ */
+
+/* An IPv6 socket has two values: one for mapped IPv4 addresses, the traffic class for IPv6. */
+static void sock_set_tos(struct sock *sk, u8 tos)
+{
+	ip_sock_set_tos(sk, tos);
+	if (sk->sk_family != AF_INET6)
+		return;
+	lock_sock(sk);
+	WRITE_ONCE(inet6_sk(sk)->tclass, tos & ~INET_ECN_MASK);
+	sk_dst_reset(sk);
+	xiw_sock_unlock(sk);
+}
+
+struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm_id, int family)
+{
+	struct socket *sock;
+	struct sock *sk;
+	int ret;
+
+	ret = sock_create_kern(net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (ret)
+		return ERR_PTR(ret);
+	sk = sock->sk;
+	sk_net_refcnt_upgrade(sk);
+	sock_save_callbacks(sk);
+	sk->sk_allocation = GFP_ATOMIC | __GFP_NOMEMALLOC;
+	sk->sk_use_task_frag = false;
+	sk->sk_rcvbuf = max(sk->sk_rcvbuf, SOCK_RCVBUF);
+	sock_set_flag(sk, SOCK_URGINLINE);	/* to MPA urgent data is part of the stream */
+	sock_set_reuseaddr(sk);
+	sock_set_keepalive(sk);
+	tcp_sock_set_nodelay(sk);
+	if (vrf)
+		sock_bindtoindex(sk, vrf, true);
+	if (cm_id->tos_set)
+		sock_set_tos(sk, cm_id->tos);
+	if (family == AF_INET6 && cm_id->afonly)
+		ip6_sock_set_v6only(sk);
+	return sock;
+}
+
+static int sock_addr_len(const struct sockaddr_storage *addr)
+{
+	return addr->ss_family == AF_INET ? sizeof(struct sockaddr_in) :
+	       sizeof(struct sockaddr_in6);
+}
+
+static void sock_clear_port(struct sockaddr_storage *addr)
+{
+	if (addr->ss_family == AF_INET)
+		((struct sockaddr_in *)addr)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)addr)->sin6_port = 0;
+}
+
+static int sock_call(struct socket *sock, struct sockaddr_storage *to)
+{
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_connect(sock, (struct sockaddr_unsized *)to, sock_addr_len(to), O_NONBLOCK);
+	xiw_nowait_end(before);
+	return ret == -EINPROGRESS ? 0 : ret;
+}
+
+int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
+		     const struct sockaddr_storage *remote, bool new_port)
+{
+	struct sockaddr_storage from = *local, to = *remote;
+	int ret;
+
+	inet_set_bit(BIND_ADDRESS_NO_PORT, sock->sk);	/* connect() picks a free one */
+	if (new_port)
+		sock_clear_port(&from);
+	ret = kernel_bind(sock, (struct sockaddr_unsized *)&from, sock_addr_len(&from));
+	if (ret == -EADDRINUSE) {	/* the rdma_cm and TCP allocate ports separately */
+		sock_clear_port(&from);
+		ret = kernel_bind(sock, (struct sockaddr_unsized *)&from, sock_addr_len(&from));
+	}
+	return ret ?: sock_call(sock, &to);
+}
+
+int xiw_sock_connect_error(const struct sock *sk)
+{
+	switch (READ_ONCE(sk->sk_err)) {
+	case ECONNREFUSED:
+		return -ECONNREFUSED;
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return -ETIMEDOUT;
+	default:
+		return -ECONNRESET;
+	}
+}
+
+int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
+		    struct xiw_listener *listener)
+{
+	struct sockaddr_storage addr = *local;
+	struct sock *sk = sock->sk;
+	int ret;
+
+	ret = kernel_bind(sock, (struct sockaddr_unsized *)&addr, sock_addr_len(&addr));
+	if (ret)
+		return ret;
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	__rcu_assign_sk_user_data_with_flags(sk, listener, SK_USER_DATA_NOCOPY);
+	sk->sk_data_ready = sock_listener_ready;
+	write_unlock_bh(&sk->sk_callback_lock);
+	xiw_sock_unlock(sk);
+	return kernel_listen(sock, backlog);
+}
+
+/*
+ * TCP and the socket have already accounted for the data in the socket. Only the group still has to
+ * be charged, so what __sk_mem_schedule() adds to the other two is taken back.
+ */
+static bool sock_charge(struct sock *sk, struct mem_cgroup *payer)
+{
+#ifdef CONFIG_MEMCG
+	unsigned int before;
+	int size;
+
+	if (!mem_cgroup_sockets_enabled || sk->sk_memcg || !payer || !payer->css.parent)
+		return true;
+	css_get(&payer->css);
+	sk->sk_memcg = payer;
+	size = sk_mem_pages(sk->sk_forward_alloc + atomic_read(&sk->sk_rmem_alloc)) << PAGE_SHIFT;
+	if (!size)
+		return true;
+	before = xiw_nowait_begin(sk);
+	if (!__sk_mem_schedule(sk, size, SK_MEM_RECV)) {
+		sk->sk_memcg = NULL;
+		css_put(&payer->css);
+	} else {
+		sk_forward_alloc_add(sk, -size);
+		if (!xiw_sk_bypass_prot_mem(sk))
+			sk_memory_allocated_sub(sk, size >> PAGE_SHIFT);
+	}
+	xiw_nowait_end(before);
+	return sk->sk_memcg;
+#else
+	return true;
+#endif
+}
+
+bool xiw_sock_charge(struct sock *sk, struct mem_cgroup *payer)
+{
+	bool charged;
+
+	lock_sock(sk);
+	charged = sock_charge(sk, payer);
+	xiw_sock_unlock(sk);
+	return charged;
+}
+
+void xiw_sock_forget_payer(struct sock *sk)
+{
+#ifdef CONFIG_MEMCG
+	if (sk->sk_memcg)
+		css_put(&sk->sk_memcg->css);
+	sk->sk_memcg = NULL;
+#endif
+}
+
+int xiw_sock_accept(struct socket *listening, struct socket **sock)
+{
+	int ret;
+
+	ret = xiw_fails("accept") ? -ENOMEM : kernel_accept(listening, sock, O_NONBLOCK);
+	if (ret || xiw_sock_charge((*sock)->sk, mem_cgroup_from_sk(listening->sk)))
+		return ret;
+	xiw_sock_detach(*sock);
+	xiw_sock_release(*sock, true);
+	return -ENOBUFS;
+}
+
+void xiw_sock_unlisten(struct socket *sock)
+{
+	xiw_sock_detach(sock);
+	kernel_sock_shutdown(sock, SHUT_RDWR);
+}
+
+int xiw_sock_shutdown(struct socket *sock)
+{
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_sock_shutdown(sock, SHUT_WR);
+	xiw_nowait_end(before);
+	return ret;
+}
+
+void xiw_sock_release(struct socket *sock, bool abort)
+{
+	unsigned int before = xiw_nowait_begin(sock->sk);
+
+	if (abort)
+		sock_no_linger(sock->sk);
+	sock_release(sock);
+	xiw_nowait_end(before);
+}
+
+/*
+ * Names
+ */
+
+static void sock_unmap_v4(struct sockaddr_storage *addr)
+{
+	struct sockaddr_in6 v6 = *(struct sockaddr_in6 *)addr;
+
+	if (addr->ss_family != AF_INET6 || !ipv6_addr_v4mapped(&v6.sin6_addr))
+		return;
+	memset(addr, 0, sizeof(*addr));
+	*(struct sockaddr_in *)addr = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = v6.sin6_port,
+		.sin_addr.s_addr = v6.sin6_addr.s6_addr32[3],
+	};
+}
+
+static int sock_names(struct socket *sock, struct sockaddr_storage *local,
+		      struct sockaddr_storage *remote)
+{
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_getsockname(sock, (struct sockaddr *)local);
+	if (ret >= 0)
+		ret = kernel_getpeername(sock, (struct sockaddr *)remote);
+	xiw_nowait_end(before);
+	return min(ret, 0);
+}
+
+int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
+		   struct sockaddr_storage *remote)
+{
+	int ret;
+
+	memset(local, 0, sizeof(*local));
+	memset(remote, 0, sizeof(*remote));
+	ret = sock_names(sock, local, remote);
+	if (ret)
+		return ret;
+	sock_unmap_v4(local);
+	sock_unmap_v4(remote);
+	return 0;
+}
+
+struct net_device *xiw_sock_netdev(struct net *net, const struct sockaddr_storage *addr)
+{
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)addr;
+	struct net_device *netdev;
+
+	if (addr->ss_family == AF_INET)
+		return __ip_dev_find(net, ((const struct sockaddr_in *)addr)->sin_addr.s_addr,
+				     false);
+	for_each_netdev_rcu(net, netdev) {
+		if (IS_ENABLED(CONFIG_IPV6) && ipv6_chk_addr(net, &v6->sin6_addr, netdev, 1))
+			return netdev;
+	}
+	return NULL;
+}
+
+/*
+ * The other end
+ */
+
+/* Looks in TCP's tables: finds a socket of any user, or a request or timewait socket. */
+static struct sock *sock_find_other_end(const struct sock *sk)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "looks for a socket");
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr))
+		return __inet6_lookup_established(sock_net(sk), &sk->sk_v6_rcv_saddr,
+						  inet->inet_sport, &sk->sk_v6_daddr,
+						  ntohs(inet->inet_dport), sk->sk_bound_dev_if, 0);
+#endif
+	return inet_lookup_established(sock_net(sk), inet->inet_rcv_saddr, inet->inet_sport,
+				       inet->inet_daddr, inet->inet_dport, sk->sk_bound_dev_if);
+}
+
+/* Returns the endpoint if @sk is an incoming connection of this module, else NULL. */
+static const struct xiw_ep *sock_responder(const struct sock *sk)
+{
+	const struct xiw_ep *ep;
+
+	if (!sk_fullsock(sk) || READ_ONCE(sk->sk_state) != TCP_ESTABLISHED ||
+	    READ_ONCE(sk->sk_data_ready) != sock_data_ready)
+		return NULL;
+	ep = rcu_dereference_sk_user_data(sk);
+	return ep && !ep->initiator ? ep : NULL;
+}
+
+struct sock *xiw_sock_other_end(const struct sock *sk)
+{
+	struct sock *other;
+
+	rcu_read_lock();
+	other = sock_find_other_end(sk);
+	if (other && !sock_responder(other)) {
+		sock_gen_put(other);
+		other = NULL;
+	}
+	rcu_read_unlock();
+	return other;
+}
+
+/* Whether @sk has received all that @from has sent, and nothing else. */
+static bool sock_has_received(const struct sock *sk, const struct sock *from)
+{
+	return tcp_sk(sk)->rcv_nxt == tcp_sk(from)->write_seq;
+}
+
+struct xiw_qp *xiw_sock_peer(const struct sock *sk, const struct sock *other)
+{
+	const struct xiw_ep *ep;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+	lockdep_assert(lockdep_sock_is_held(other));
+
+	rcu_read_lock();	/* only for lockdep: the socket lock keeps the endpoint */
+	ep = sock_responder(other);
+	rcu_read_unlock();
+	if (!ep || !sock_has_received(sk, other) || !sock_has_received(other, sk))
+		return NULL;
+	return sock_qp(ep);
+}
+
+/*
+ * Handshake frames
+ */
+
+/*
+ * Passes the frame by reference. To copy it TCP would allocate 32 KiB for the socket, and keep them
+ * until the socket is closed.
+ */
+int xiw_sock_send(struct sock *sk, const void *frame, unsigned int len)
+{
+	struct xiw_batch batch = {};
+	struct xiw_stage stage;
+	u32 room = len;
+	int ret = -ENOMEM;
+	void *to;
+
+	xiw_stage_begin(&stage);
+	to = xiw_stage_room(&stage, len, &room);
+	if (to) {
+		memcpy(to, frame, len);
+		xiw_stage_commit(&stage, &batch, len);
+		ret = xiw_batch_push(&batch, sk);
+		xiw_batch_drop(&batch);
+	}
+	xiw_stage_end(&stage);
+	return ret;
+}
+
+int xiw_sock_recv(struct socket *sock, void *to, unsigned int len)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT };
+	struct kvec vec = { .iov_base = to, .iov_len = len };
+	unsigned int before = xiw_nowait_begin(sock->sk);
+	int ret;
+
+	ret = kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT);
+	xiw_nowait_end(before);
+	return ret;
+}
+
+void xiw_sock_discard(struct sock *sk)
+{
+	int inq = tcp_inq(sk);
+
+	if (inq > 0)
+		tcp_read_done(sk, inq);
+}
+
+bool xiw_sock_pending(struct sock *sk)
+{
+	bool pending;
+
+	lock_sock(sk);
+	pending = tcp_inq(sk) > 0;
+	xiw_sock_unlock(sk);
+	return pending;
+}
+
+bool xiw_sock_ended(const struct sock *sk)
+{
+	return sk->sk_err || (sk->sk_shutdown & RCV_SHUTDOWN) || sk->sk_state == TCP_CLOSE;
+}

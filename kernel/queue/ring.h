@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* ring.h - contract of the rings shared with user space */
+#ifndef XIW_RING_H
+#define XIW_RING_H
+
+#include <linux/limits.h>
+#include <linux/log2.h>
+#include <linux/types.h>
+#include <asm/barrier.h>
+#include <rdma/xiw-abi.h>
+
+/*
+ * The kernel's side of the contract at the top of xiw-abi.h. Each word has one writer:
+ *
+ *   produced           the process, or a kernel consumer under its post lock
+ *   consumed, flags    the kernel: the context that owns the ring (see Locking in qp.h)
+ *
+ * Pairs of barriers:
+ *
+ *   smp_load_acquire(&ctl->produced)    release store by the process: it fills
+ *                                       the slot before it counts it
+ *   smp_store_release(&ctl->consumed)   acquire load by the process: the kernel reads
+ *                                       the slot before it may be filled again
+ *   smp_mb() after flags is set         full barrier of the process between its
+ *                                       store of produced and its load of flags
+ *
+ * The kernel trusts nothing that user space writes. It never reads back a word that it wrote
+ * itself. It checks the number of waiting slots against the room that is left by slots taken but
+ * not yet returned. This detects a counter that goes back as well as one that runs ahead. It copies
+ * a slot once and checks the copy.
+ */
+
+/**
+ * struct xiw_ring - the kernel's side of a send, receive or shared receive queue
+ * @ctl: shared control words
+ * @slots: shared slots
+ * @entries: number of slots, a power of two
+ * @slot_shift: log2 of the size of a slot in bytes
+ * @taken: number of slots ever copied out by the kernel
+ * @returned: number of slots ever given back; the kernel's own copy of ctl->consumed
+ * @posted: number of slots ever filled by a kernel consumer; its own copy of ctl->produced
+ */
+struct xiw_ring {
+	struct xiw_queue_ctl	*ctl;
+	void			*slots;
+	u32			entries;
+	u8			slot_shift;
+	u32			taken;
+	u32			returned;
+	u32			posted;
+};
+
+#define XIW_RING_BROKEN	U32_MAX
+
+/**
+ * xiw_ring_ready - number of slots that wait to be taken
+ * @ring: the ring
+ *
+ * Return: their number, or XIW_RING_BROKEN if the process wrote an impossible count.
+ */
+static inline u32 xiw_ring_ready(const struct xiw_ring *ring)
+{
+	/* pairs with the poster's release: the slots are filled before they are counted */
+	u32 ready = smp_load_acquire(&ring->ctl->produced) - ring->taken;
+
+	if (unlikely(ready > ring->entries - (ring->taken - ring->returned)))
+		return XIW_RING_BROKEN;
+	return ready;
+}
+
+/* The slot of count @count. It is in shared memory: copy it before use. */
+static inline void *xiw_ring_slot(const struct xiw_ring *ring, u32 count)
+{
+	return ring->slots + ((size_t)(count & (ring->entries - 1)) << ring->slot_shift);
+}
+
+/* Gives @n slots back to the poster, which may fill them again. */
+static inline void xiw_ring_return(struct xiw_ring *ring, u32 n)
+{
+	ring->returned += n;
+	/* pairs with the poster's acquire: the slots are read before they are filled again */
+	smp_store_release(&ring->ctl->consumed, ring->returned);
+}
+
+/* Tells the process that it can post without a system call from now on. */
+static inline void xiw_ring_watch(struct xiw_ring *ring)
+{
+	WRITE_ONCE(ring->ctl->flags, 0);
+}
+
+/*
+ * Tells the process that a worker will look soon, and that it may ring if it cannot wait that long
+ * (XIW_DOORBELL_LATER).
+ */
+static inline void xiw_ring_defer(struct xiw_ring *ring)
+{
+	WRITE_ONCE(ring->ctl->flags, XIW_DOORBELL_LATER);
+}
+
+/**
+ * xiw_ring_unwatch - ask for doorbells before the kernel stops looking at the ring
+ * @ring: the ring
+ *
+ * Return: number of slots that were posted meanwhile, as xiw_ring_ready(). A doorbell may never
+ * come for them, so the caller must look at them.
+ */
+static inline u32 xiw_ring_unwatch(struct xiw_ring *ring)
+{
+	WRITE_ONCE(ring->ctl->flags, XIW_NEED_DOORBELL);
+	smp_mb();	/* pairs with the barrier of the poster before it reads flags */
+	return xiw_ring_ready(ring);
+}
+
+/**
+ * xiw_ring_init - set up a ring on new shared memory
+ * @ring: the ring
+ * @ctl: zeroed control words
+ * @slots: zeroed slots
+ * @entries: number of slots, a power of two
+ * @slot_size: size of a slot in bytes, a power of two
+ */
+static inline void xiw_ring_init(struct xiw_ring *ring, struct xiw_queue_ctl *ctl, void *slots,
+				 u32 entries, u32 slot_size)
+{
+	*ring = (struct xiw_ring){
+		.ctl = ctl,
+		.slots = slots,
+		.entries = entries,
+		.slot_shift = ilog2(slot_size),
+	};
+	WRITE_ONCE(ctl->flags, XIW_NEED_DOORBELL);
+}
+
+#endif /* XIW_RING_H */

@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* qp.h - the life of a queue pair, its states, and the Locking text */
+#ifndef XIW_QP_H
+#define XIW_QP_H
+
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/xiw-abi.h>
+#include <net/sock.h>
+
+#include "carrier/batch.h"
+#include "device.h"
+#include "mem/odp.h"
+#include "queue/cq.h"
+#include "queue/ring.h"
+#include "queue/slot.h"
+#include "queue/srq.h"
+#include "wire/mpa.h"
+#include "wire/terminate.h"
+#include "wire/wire.h"
+
+struct xiw_ep;
+struct xiw_lane;
+struct xiw_loop;
+
+/*
+ * Locking
+ *
+ * From the outermost lock to the innermost:
+ *
+ *   one_at_a_time   mutex (device.c): adding a device. Consumers may listen on it at once
+ *   listeners_lock  mutex (conn/listener.c): the list of all listeners
+ *   ep->lock        mutex: the state machine of a connection (conn/ep.c). A change of ep->qp
+ *                   needs the socket lock as well, so either lock is enough to read it
+ *   listener->lock  mutex: the ids that listen on a port, and its half-open connections. A
+ *                   connection takes it to leave its listener. Accepting locks new sockets
+ *   cq->resizing, srq->resizing
+ *                   mutexes: one resize at a time; only the lock of the queue is taken inside
+ *   socket lock     lock_sock() in a process, the socket's spinlock in a softirq: the progress
+ *                   of a connected queue pair, which is xiw_qp.tx, .rx, .sq, .rq, .sq_wrs,
+ *                   .reads and .irq
+ *   loop->lock      spinlock, softirqs off: the progress of both queue pairs of a connection
+ *                   within this host, instead of the socket lock (carrier/loop.c)
+ *   mr->lock        spinlock, softirqs off: the binding of a memory window; an invalidation
+ *                   (mem/bind.c). Its holder waits for accesses, so no access may take it
+ *   mr->accesses    rwlock, PREEMPT_RT only: each access holds it for reading. A writer waits
+ *                   for the accesses to a region whose STag it has made invalid
+ *   odp->lock       rwlock, softirqs off: the pages of an on-demand region (mem/odp.c). Each
+ *                   access holds it for reading. Fetching pages takes it for writing; so does
+ *                   the mm to take pages away, with its own locks held. So no holder calls
+ *                   into the mm. Within one host a segment holds its source and its sink, so
+ *                   readers of this lock and of mr->accesses only try
+ *   qp->lock        spinlock, any context: .state, .ep, .loop; also the progress while no
+ *                   socket is attached. Detaching takes srq->lock inside
+ *   srq->lock       spinlock, any context: it resumes queue pairs, maybe through a worker
+ *   lane->lock, cq->lock, fetch->lock (mem/odp.c), qp->sq_post_lock, qp->rq_post_lock
+ *                   spinlocks, any context, leaves. Queueing to a worker takes cq->lock to see
+ *                   whether the process has asked for an event
+ *   dev->qp_stats_lock
+ *                   mutex, leaf: the list of the queue pairs' counters
+ *   xa_lock         of dev->qps, dev->stags and eps (conn/ep_ref.c), process context, leaf: a
+ *                   lookup takes its reference inside. STags are looked up under RCU instead
+ *
+ * Mutexes come first because their holders sleep, for example in lock_sock(). The socket lock is
+ * above our spinlocks because TCP calls us with it held; a callback that needs ep->lock queues a
+ * job instead. So the data path has no lock of our own: sending and receiving hold the socket,
+ * and with it the queue pair. This also ensures that a queue pair has one transmitter at a time.
+ *
+ * Within one host both ends share loop->lock, because what one end sends is placed and completed
+ * at the other. Their sockets are used for the close only, which takes loop->lock inside the
+ * socket lock. Two queue pairs join a loop with both socket locks held. This is the only place
+ * that holds two: the initiator's is taken first and the responder's is only tried. .loop is
+ * written with loop->lock and qp->lock held as well, so any of the three locks is enough to read
+ * it, and loop->lock is enough to find both ends.
+ *
+ * "The queue pair is locked" means: loop->lock is held if .loop is set, else the socket lock.
+ *
+ * Attach and detach hold the socket lock and qp->lock and change .attached, so either lock is
+ * enough to read it. A holder of the socket lock that sees .attached set may go on. A holder of
+ * qp->lock that sees it clear owns the progress, and so can flush work requests that are posted
+ * after the connection has ended.
+ *
+ * Where sleeping is not allowed, the queue pair is handed to a worker (xiw_worker_queue()). A
+ * worker serves many queue pairs and does not wait for a socket lock either, because the process
+ * that holds it may rarely get a CPU (xiw_qp_lock_now()).
+ */
+
+/*
+ * enum xiw_qp_state - where a queue pair is in its life
+ *
+ *              attach           fault, disconnect, peer's FIN
+ *      IDLE ----------> RTS -----------------------------+
+ *      |  ^                                              v
+ *      |  +------------- the consumer resets ------- ERROR
+ *      +---------------- the consumer sets it -----------^
+ *
+ * IDLE stands for RESET, INIT and RTR of the verbs. In ERROR the endpoint may still be sending a
+ * Terminate, or closing the connection in good order, which the verbs call SQD.
+ */
+enum xiw_qp_state {
+	XIW_QP_IDLE,
+	XIW_QP_RTS,
+	XIW_QP_ERROR,
+	XIW_QP_NUM_STATES
+};
+
+/**
+ * struct xiw_send_wr - a send work request that was taken and is not completed yet
+ * @wr_id: as posted
+ * @byte_len: bytes of payload
+ * @opcode: enum xiw_opcode
+ * @flags: XIW_SEND_*
+ * @done: it is executed; it completes when all earlier requests have completed
+ * @status: enum ib_wc_status
+ * @cause: enum xiw_cause behind a bad @status
+ */
+struct xiw_send_wr {
+	u64	wr_id;
+	u32	byte_len;
+	u8	opcode;
+	u8	flags;
+	u8	done:1;
+	u8	status;
+	u8	cause;
+};
+
+/**
+ * struct xiw_read - a Read or Atomic that this end asked for
+ * @sink: where the data goes; each Read Response must name the next byte of it
+ * @wr: count of its work request in the send queue
+ * @placed: bytes placed so far; the next segment continues there
+ * @request_id: of an Atomic
+ * @atomic: it is an Atomic, whose Response must name @request_id
+ * @invalidate: the STag of @sink becomes invalid when the Read is done
+ * @opening: it has no work request, because it opens the stream
+ */
+struct xiw_read {
+	struct xiw_sge	sink;
+	u32		wr;
+	u32		placed;
+	u32		request_id;
+	bool		atomic;
+	bool		invalidate;
+	bool		opening;
+};
+
+/**
+ * struct xiw_irq_entry - a Read or Atomic that the peer asked for
+ * @msn: number of the request
+ * @atomic: an Atomic, which was executed already; else a Read
+ * @sink_stag: STag of the sink, copied to the Response without a check
+ * @sink_to: TO of the sink, copied likewise
+ * @src_stag: STag of the source
+ * @src_to: TO of the source
+ * @size: bytes to read
+ * @sent: bytes of them that were sent
+ * @request_id: copied to the Response without a check
+ * @original: the value that the Atomic found
+ */
+struct xiw_irq_entry {
+	u32	msn;
+	bool	atomic;
+	union {
+		struct {
+			u32	sink_stag;
+			u32	src_stag;
+			u64	sink_to;
+			u64	src_to;
+			u32	size;
+			u32	sent;
+		};
+		struct {
+			u32	request_id;
+			u64	original;
+		};
+	};
+};
+
+/**
+ * struct xiw_fifo - counters of a FIFO in an array; the size need not be a power of two
+ * @size: entries
+ * @head: the oldest entry
+ * @used: entries in use
+ */
+struct xiw_fifo {
+	u16	size;
+	u16	head;
+	u16	used;
+};
+
+static inline u16 xiw_fifo_at(const struct xiw_fifo *fifo, u16 nth)
+{
+	return (fifo->head + nth) % fifo->size;
+}
+
+static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
+{
+	fifo->head = xiw_fifo_at(fifo, 1);
+	fifo->used--;
+}
+
+/**
+ * struct xiw_framing - how FPDUs are built
+ * @crc: CRCs are generated
+ * @markers: the peer wants markers
+ * @sent: bytes since the stream began, mod 2^32
+ */
+struct xiw_framing {
+	bool	crc;
+	bool	markers;
+	u32	sent;
+};
+
+/**
+ * struct xiw_tx - transmit progress
+ * @batch: bytes that TCP has not taken yet
+ * @running: a run is under way; TCP may call back into us meanwhile
+ * @again: a run was asked for during the run, so it has to look once more
+ * @cur: private copy of the slot under way, with room for a whole slot
+ * @busy: @cur is under way
+ * @cur_len: bytes of payload of @cur
+ * @cur_sent: bytes of them that are staged
+ * @imm_due: all payload of @cur is staged, but its Immediate Data is not
+ * @msn: next message number of each untagged queue
+ * @mulpdu: the longest ULPDU for now
+ * @full_fpdu: bytes of an FPDU that fills a segment; 0 if none can
+ * @phase: bytes in the segment that is being filled
+ * @framing: how FPDUs are built
+ * @hold: responder: wait for the first FPDU before sending (RFC 5044 section 7.1.2)
+ * @responses: Responses go first in this turn; toggles with each turn
+ * @blocked: waits for an event other than a doorbell
+ */
+struct xiw_tx {
+	struct xiw_batch	batch;
+	bool			running;
+	bool			again;
+	struct xiw_send_slot	*cur;
+	bool			busy;
+	u32			cur_len;
+	u32			cur_sent;
+	bool			imm_due;
+	u32			msn[DDP_NUM_QN];
+	u16			mulpdu;
+	u16			full_fpdu;
+	u32			phase;
+	struct xiw_framing	framing;
+	bool			hold;
+	bool			responses;
+	bool			blocked;
+};
+
+/**
+ * struct xiw_write - the last Write, which Immediate Data behind it refers to
+ * @stag: STag of its segments
+ * @next: TO at which its next segment should start
+ * @len: bytes so far
+ * @open: its last segment has not come
+ * @torn: a segment did not start where the one before it ended
+ */
+struct xiw_write {
+	u32	stag;
+	u64	next;
+	u64	len;
+	bool	open;
+	bool	torn;
+};
+
+/* xiw_rx.paging */
+#define XIW_RX_REQUEST		0x1
+#define XIW_RX_RESPONSE		0x2
+
+/**
+ * struct xiw_rx - receive progress
+ * @need: bytes of the incomplete FPDU at the head of the socket's queue
+ * @msn: next message number expected on each untagged queue
+ * @recv: receive request of the Send under way
+ * @recv_busy: @recv is in use
+ * @mo: bytes of that Send so far, which is the next MO
+ * @write: the last Write, if no message was delivered after it
+ * @crc: CRCs are checked
+ * @first: no FPDU has come yet
+ * @starved: a Send waits for a receive request, at the head of the socket's queue or at the peer
+ * @starved_since: when that began, in jiffies
+ * @paging: XIW_RX_*: FPDUs that wait for pages, at the head of the socket's queue or at the peer
+ * @cause: the first fault of the stream
+ * @fault: headers of the faulty FPDU
+ * @fault_known: @fault is valid
+ * @kick: something was received that may allow this end to send
+ */
+struct xiw_rx {
+	u32			need;
+	u32			msn[DDP_NUM_QN];
+	struct xiw_recv		*recv;
+	bool			recv_busy;
+	u64			mo;
+	struct xiw_write	write;
+	bool			crc;
+	bool			first;
+	bool			starved;
+	unsigned long		starved_since;
+	u8			paging;
+	bool			kick;
+	enum xiw_cause		cause;
+	struct xiw_headers	fault;
+	bool			fault_known;
+};
+
+/**
+ * struct xiw_qp - one end of an iWARP connection
+ * @ibqp: the core's part
+ * @dev: its device
+ * @qpn: number that the user sees, constant
+ * @lane: lane of the process for outgoing connections; NULL for a kernel consumer
+ * @ref: one for the user, one for each iw_cm_id, endpoint and worker that holds it
+ * @unused: completed by the last put
+ * @area: memory of both rings
+ * @payer: control group charged for allocations in the context of another process or of the kernel;
+ *	NULL for a kernel consumer
+ * @cap: the sizes granted
+ * @send_limits: the limits of a send request
+ * @dying: nothing completes any more; set by destroy under @lock
+ * @sig_all: every send request is signalled
+ * @sq_slot_size: bytes
+ * @sq_entries: slots, at least @cap.max_send_wr
+ * @lock: see Locking
+ * @state: written by qp_move() only
+ * @attr_state: the verbs' name for IDLE: RESET, INIT or RTR
+ * @access: rights that the user gave, informative
+ * @ep: endpoint of the connection, with a reference; kept until the next claim or destroy
+ * @claimed: @ep sets up or has a connection
+ * @told_last: the consumer was told that no more requests of its shared receive queue are taken
+ * @attached: @sk drives this queue pair
+ * @sk: the socket of @ep while attached, else NULL
+ * @loop: set while attached to a peer on this host, else NULL
+ * @ird: inbound Reads and Atomics agreed
+ * @ord: outbound Reads and Atomics agreed
+ * @tx: transmit progress
+ * @tx_accessor: reads the memory that is sent
+ * @sq: send ring
+ * @sq_wrs: a struct xiw_send_wr for each slot of @sq
+ * @sq_failed: a send request has completed with an error
+ * @read_slots: entries of @reads
+ * @rx: receive progress
+ * @rx_accessor: writes the memory of received data, and the targets of Atomics
+ * @rq: receive ring, unused with a shared receive queue
+ * @reads: FIFO over @read_slots: Reads and Atomics that wait for their Response
+ * @irq: FIFO over @irq_slots: Reads and Atomics of the peer that wait for an answer
+ * @irq_slots: entries of @irq
+ * @sq_post_lock: kernel consumers: guards the producing side of @sq
+ * @rq_post_lock: kernel consumers: guards the producing side of @rq
+ * @srq_waiter: its place at the shared receive queue
+ * @worker_flags: XIW_WORKER_*, atomic
+ * @worker_new: link in the worker's list of new queue pairs
+ * @worker_entry: link in the worker's private list
+ * @worker_idle_ns: when the worker last found something to do
+ * @retry: timer that makes a worker try again; holds a reference while pending
+ * @retry_after: the last pause of @retry in jiffies, 0 after a run that had memory; guarded as @tx
+ * @doorbells: doorbells in quick succession since the last FPDU came; they decide who transmits
+ * @doorbell_ns: when the last doorbell that transmitted was done
+ * @last_read: the send request that completed last was a Read
+ * @last_cqe: number of its completion; of a later one if it was not signalled
+ * @stats: event counters
+ */
+struct xiw_qp {
+	struct ib_qp		ibqp;
+	struct xiw_device	*dev;
+	u32			qpn;
+	struct xiw_lane		*lane;
+	struct kref		ref;
+	struct completion	unused;
+	struct xiw_area		*area;
+	struct mem_cgroup	*payer;
+	struct ib_qp_cap	cap;
+	struct xiw_send_limits	send_limits;
+	bool			dying;
+	bool			sig_all;
+	u32			sq_slot_size;
+	u32			sq_entries;
+
+	spinlock_t		lock;
+	enum xiw_qp_state	state;
+	enum ib_qp_state	attr_state;
+	int			access;
+	struct xiw_ep		*ep;
+	bool			claimed;
+	bool			told_last;
+	bool			attached;
+	struct sock		*sk;
+	struct xiw_loop		*loop;
+	u16			ird;
+	u16			ord;
+
+	struct xiw_tx		tx;
+	struct xiw_accessor	tx_accessor;
+	struct xiw_ring		sq;
+	struct xiw_send_wr	*sq_wrs;
+	bool			sq_failed;
+	struct xiw_fifo		reads;
+	struct xiw_read		*read_slots;
+
+	struct xiw_rx		rx;
+	struct xiw_accessor	rx_accessor;
+	struct xiw_ring		rq;
+	struct xiw_fifo		irq;
+	struct xiw_irq_entry	*irq_slots;
+
+	spinlock_t		sq_post_lock;
+	spinlock_t		rq_post_lock;
+
+	struct xiw_srq_waiter	srq_waiter;
+
+	unsigned long		worker_flags;
+	struct llist_node	worker_new;
+	struct list_head	worker_entry;
+	u64			worker_idle_ns;
+	struct timer_list	retry;
+	unsigned long		retry_after;
+	u32			doorbells;
+	u64			doorbell_ns;
+	bool			last_read;
+	u32			last_cqe;
+
+	struct xiw_qp_stats	stats;
+};
+
+static inline struct xiw_qp *to_xiw_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct xiw_qp, ibqp);
+}
+
+static inline struct xiw_cq *xiw_qp_send_cq(struct xiw_qp *qp)
+{
+	return to_xiw_cq(qp->ibqp.send_cq);
+}
+
+static inline struct xiw_cq *xiw_qp_recv_cq(struct xiw_qp *qp)
+{
+	return to_xiw_cq(qp->ibqp.recv_cq);
+}
+
+static inline struct xiw_srq *xiw_qp_srq(struct xiw_qp *qp)
+{
+	return qp->ibqp.srq ? to_xiw_srq(qp->ibqp.srq) : NULL;
+}
+
+/* Whether the stream is open. The caller holds the socket lock, loop->lock or qp->lock. */
+static inline bool xiw_qp_open(const struct xiw_qp *qp)
+{
+	return qp->attached && qp->state == XIW_QP_RTS;
+}
+
+/*
+ * Adds @n to @stat of a locked queue pair. xiw_stat_add() would mask interrupts on CPUs that cannot
+ * add to memory in one instruction, which may cost more than the rest of an FPDU.
+ */
+static inline void xiw_qp_count(struct xiw_qp *qp, enum xiw_stat stat, u64 n)
+{
+	WRITE_ONCE(qp->stats.count[stat], qp->stats.count[stat] + n);
+}
+
+/* Return: the record of send request number @count. */
+static inline struct xiw_send_wr *xiw_qp_wr(struct xiw_qp *qp, u32 count)
+{
+	return &qp->sq_wrs[count & (qp->sq.entries - 1)];
+}
+
+/* qp.c APIs */
+
+void xiw_qp_get(struct xiw_qp *qp);
+void xiw_qp_put(struct xiw_qp *qp);
+
+/**
+ * xiw_qp_attach - connect a queue pair to a socket that has finished its handshake
+ * @qp: the queue pair, IDLE
+ * @ep: endpoint that has claimed it
+ * @sk: its socket, locked by the caller
+ * @terms: the result of the handshake
+ * @hold: send nothing before the first FPDU has come
+ *
+ * Return: 0; -EINVAL if @qp is not IDLE; -ENOMEM.
+ */
+int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
+		  const struct xiw_mpa_terms *terms, bool hold);
+
+/**
+ * xiw_qp_detach - separate a queue pair from its socket and move it to ERROR
+ * @qp: the queue pair
+ * @sk: the socket, locked by the caller
+ * @rest: result: bytes that TCP has not taken yet
+ * @cause: in: the reason; out: the first cause, if the stream had failed before
+ *
+ * Return: true if it was attached. The caller then unlocks the socket and calls xiw_qp_detached().
+ */
+bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
+		   enum xiw_cause *cause);
+
+/*
+ * Flushes posted requests, and raises IB_EVENT_QP_LAST_WQE_REACHED if it is due. Sleeps. The caller
+ * holds no lock of the data path.
+ */
+void xiw_qp_detached(struct xiw_qp *qp);
+
+/**
+ * xiw_qp_fail - note the first cause why the stream has to end, and stop the data path
+ * @qp: the queue pair, locked (see Locking)
+ * @cause: the cause
+ * @fault: headers of the faulty FPDU, or NULL
+ *
+ * The endpoint is woken and does the rest: Terminate, flush and close.
+ */
+void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_headers *fault);
+
+/* As xiw_qp_fail(), but without a Terminate or an event: TCP or the peer has ended the stream. */
+void xiw_qp_lost(struct xiw_qp *qp);
+
+/* Has received data processed again. The caller keeps @qp attached. Context: any. */
+void xiw_qp_resume_rx(struct xiw_qp *qp);
+
+/* As xiw_qp_resume_rx(), if a socket is attached. */
+void xiw_qp_wake(struct xiw_qp *qp);
+
+/*
+ * As xiw_qp_resume_rx(), when the turn of a queue pair at its shared receive queue has come. It
+ * waits there only while it is attached.
+ */
+void xiw_qp_resume_waiter(struct xiw_srq_waiter *waiter);
+
+/**
+ * xiw_qp_lock - lock what drives a queue pair: its socket or its loop
+ * @qp: the queue pair
+ *
+ * Context: process; sleeps.
+ * Return: its socket, valid until xiw_qp_unlock(); NULL if none is attached, and nothing is locked.
+ */
+struct sock *xiw_qp_lock(struct xiw_qp *qp);
+void xiw_qp_unlock(struct xiw_qp *qp, struct sock *sk);
+
+/**
+ * xiw_qp_lock_now - as xiw_qp_lock(), but do not wait if the socket is locked
+ * @qp: the queue pair
+ *
+ * A process whose control group limits its CPU time may hold the socket lock for long.
+ *
+ * Return: as xiw_qp_lock(); -EAGAIN if the socket is locked. Then the holder of the socket lock
+ * hands the queue pair to a worker when it calls xiw_qp_unlocked().
+ */
+struct sock *xiw_qp_lock_now(struct xiw_qp *qp);
+
+/* To be called after the socket of @qp was unlocked by other means than xiw_qp_unlock(). */
+void xiw_qp_unlocked(struct xiw_qp *qp);
+
+/* Asserts that @qp is locked (see Locking). */
+void xiw_qp_assert_locked(const struct xiw_qp *qp);
+
+/* Raises an asynchronous event of a queue pair. Context: any. */
+void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event);
+
+/* Raises the event for a fault with this layer and error type of the Terminate message. */
+void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype);
+
+/* Moves a queue pair without a socket to ERROR and flushes what was posted. Sleeps. */
+void xiw_qp_halt(struct xiw_qp *qp);
+
+/* Moves to IDLE and drops what was posted. Return: 0, or -EINVAL if there is a connection. */
+int xiw_qp_reset(struct xiw_qp *qp);
+
+/* For a modify to INIT, RTR or RTS. Only a connection leads to RTS. Return: 0 or -EINVAL. */
+int xiw_qp_prepare(struct xiw_qp *qp, enum ib_qp_state to);
+
+/* qp_memory.c APIs; kernel-doc is in that file. */
+void xiw_qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata);
+int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
+			struct ib_udata *udata, struct xiw_create_qp_resp *resp);
+int xiw_qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord);
+
+/* For struct ib_device_ops; kernel-doc is in qp.c. */
+void xiw_qp_add_ref(struct ib_qp *ibqp);
+void xiw_qp_rem_ref(struct ib_qp *ibqp);
+struct ib_qp *xiw_qp_find(struct ib_device *ibdev, int qpn);
+
+/* qp_verbs.c APIs for struct ib_device_ops; kernel-doc is in that file. */
+int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
+int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init_attr);
+int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata);
+
+#endif /* XIW_QP_H */

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* request.c - turns a work request into segments, or executes it if it is local */
+
+#include "carrier/segment.h"
+#include "mem/mem.h"
+#include "queue/slot.h"
+#include "stream/request.h"
+#include "wire/atomic.h"
+
+/*
+ * The STag in the message that opens a stream. The message is empty, so any STag will do (RFC 6581
+ * section 9.2), but some adapters refuse 0. No region of this device gets index 0.
+ */
+#define REQUEST_OPENING_STAG	1
+
+/* The request under way fails with its own error, which also ends the stream. */
+static int request_failed(struct xiw_qp *qp, enum ib_wc_status status)
+{
+	struct xiw_send_wr *wr = xiw_qp_wr(qp, qp->sq.taken - 1);
+
+	wr->status = status;
+	wr->cause = XIW_LOCAL_FAULT;
+	wr->done = true;
+	qp->tx.busy = false;
+	xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
+	return TX_NOTHING;
+}
+
+/*
+ * Return: bytes of payload left. A segment to a peer on this host takes its payload from one
+ * region, so there it is what is left of the current SGE.
+ */
+static u32 request_payload_left(const struct xiw_qp *qp)
+{
+	const struct xiw_sge *sge = xiw_slot_sges(qp->tx.cur);
+	u32 left = qp->tx.cur_len - qp->tx.cur_sent;
+	u32 from = qp->tx.cur_sent;
+
+	if (!qp->loop || !left || (qp->tx.cur->flags & XIW_SEND_INLINE))
+		return left;
+	for (; from >= sge->length; sge++)
+		from -= sge->length;
+	return sge->length - from;
+}
+
+/* Adds @len bytes of the payload to an FPDU, starting at byte @from. */
+static enum xiw_mem_fault request_gather(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 from,
+					 u32 len)
+{
+	const struct xiw_send_slot *cur = run->qp->tx.cur;
+	const struct xiw_sge *sge = xiw_slot_sges(cur);
+	enum xiw_mem_fault bad;
+	u32 n;
+
+	if (cur->flags & XIW_SEND_INLINE) {
+		xiw_segment_add_data(run, fpdu, xiw_slot_data(cur) + from, len);
+		return XIW_MEM_OK;
+	}
+	for (; len; sge++) {
+		if (from >= sge->length) {
+			from -= sge->length;
+			continue;
+		}
+		n = min(len, sge->length - from);
+		bad = xiw_segment_add(run, fpdu, sge->lkey, sge->addr + from, n, 0);
+		if (unlikely(bad))
+			return bad;
+		len -= n;
+		from = 0;
+		run->turns += !!len;	/* to look up another region takes as long as a request */
+	}
+	return XIW_MEM_OK;
+}
+
+static u8 request_send_opcode(const struct xiw_send_slot *cur)
+{
+	bool se = cur->flags & XIW_SEND_SOLICITED;
+
+	if (cur->opcode == XIW_OP_SEND_INV)
+		return se ? RDMAP_SEND_SE_INV : RDMAP_SEND_INV;
+	return se ? RDMAP_SEND_SE : RDMAP_SEND;
+}
+
+static void request_staged(struct xiw_qp *qp)
+{
+	xiw_qp_wr(qp, qp->sq.taken - 1)->done = true;
+	qp->tx.busy = false;
+}
+
+/* The Immediate Data that follows a Write is a message by itself (RFC 7306 section 6). */
+static int request_stage_imm(struct xiw_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_imm_data imm = { .imm = (__force __be32)cur->imm_inv };
+	int ret;
+
+	ret = xiw_segment_message(run, cur->flags & XIW_SEND_SOLICITED ? RDMAP_IMM_SE : RDMAP_IMM,
+				  &imm, sizeof(imm));
+	if (ret == TX_STAGED) {
+		qp->tx.imm_due = false;
+		request_staged(qp);
+	}
+	return ret;
+}
+
+/* Stages the next FPDU of a Send or Write. */
+static int request_stage_payload(struct xiw_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_tx *tx = &qp->tx;
+	const struct xiw_send_slot *cur = tx->cur;
+	bool tagged = cur->opcode == XIW_OP_WRITE || cur->opcode == XIW_OP_WRITE_IMM;
+	u32 payload = request_payload_left(qp);
+	struct xiw_fpdu fpdu;
+	enum xiw_mem_fault bad;
+	bool last;
+	int ret;
+
+	ret = xiw_segment_begin(run, &fpdu, tagged ? sizeof(struct xiw_ddp_tagged) :
+				sizeof(struct xiw_ddp_untagged), &payload);
+	if (ret != TX_STAGED)
+		return ret;
+	last = xiw_segment_is_last(qp, payload, tx->cur_len - tx->cur_sent,
+			  cur->opcode == XIW_OP_SEND_INV);
+	if (tagged)
+		xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, last, cur->rkey,
+				    cur->remote_addr + tx->cur_sent);
+	else
+		xiw_fpdu_put_untagged(&fpdu, request_send_opcode(cur), last,
+				      cur->opcode == XIW_OP_SEND_INV ? cur->imm_inv : 0,
+				      tx->msn[DDP_QN_SEND], tx->cur_sent);
+	bad = request_gather(run, &fpdu, tx->cur_sent, payload);
+	if (unlikely(bad == XIW_MEM_ABSENT))
+		return TX_NOTHING;
+	if (unlikely(bad))
+		return request_failed(qp, IB_WC_LOC_PROT_ERR);
+	ret = xiw_segment_end(run, &fpdu);
+	if (ret != TX_STAGED)
+		return ret;
+
+	tx->cur_sent += payload;
+	if (last) {
+		if (!tagged)
+			tx->msn[DDP_QN_SEND]++;
+		tx->imm_due = cur->opcode == XIW_OP_WRITE_IMM;
+		if (!tx->imm_due)
+			request_staged(qp);
+	}
+	return TX_STAGED;
+}
+
+/*
+ * Whether a Read or Atomic may be sent now. If as many are in flight as the peer allows (ORD), it
+ * waits until the oldest is answered. With an ORD of 0 it could never be sent, so it fails.
+ */
+static int request_may_ask(struct xiw_qp *qp, const struct xiw_sge *sink)
+{
+	if (!qp->reads.size)
+		return request_failed(qp, IB_WC_LOC_QP_OP_ERR);
+	if (qp->reads.used == qp->reads.size)
+		return TX_NOTHING;
+	if (sink->length && xiw_mr_judge(&qp->ibqp, sink->lkey, sink->addr, sink->length,
+					 IB_ACCESS_LOCAL_WRITE))
+		return request_failed(qp, IB_WC_LOC_PROT_ERR);
+	return TX_STAGED;
+}
+
+/* Appends @read to the Reads and Atomics that wait for their Response. */
+static void request_expect_response(struct xiw_qp *qp, const struct xiw_read *read)
+{
+	qp->read_slots[xiw_fifo_at(&qp->reads, qp->reads.used++)] = *read;
+}
+
+static int request_stage_read_req(struct xiw_run *run, const struct xiw_read *read, u32 src_stag,
+			     u64 src_to)
+{
+	struct xiw_read_req req = {
+		.sink_stag = cpu_to_be32(read->sink.lkey),
+		.sink_to = cpu_to_be64(read->sink.addr),
+		.size = cpu_to_be32(read->sink.length),
+		.src_stag = cpu_to_be32(src_stag),
+		.src_to = cpu_to_be64(src_to),
+	};
+	int ret = xiw_segment_message(run, RDMAP_READ_REQ, &req, sizeof(req));
+
+	if (ret == TX_STAGED)
+		request_expect_response(run->qp, read);
+	return ret;
+}
+
+static int request_stage_read(struct xiw_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_read read = {
+		.wr = qp->sq.taken - 1,
+		.invalidate = cur->opcode == XIW_OP_READ_INV,
+	};
+	int ret;
+
+	if (cur->num_sge)
+		read.sink = *xiw_slot_sges(cur);
+	ret = request_may_ask(qp, &read.sink);
+	if (ret != TX_STAGED)
+		return ret;
+	ret = request_stage_read_req(run, &read, cur->rkey, cur->remote_addr);
+	if (ret == TX_STAGED)
+		qp->tx.busy = false;
+	return ret;
+}
+
+static int request_stage_atomic(struct xiw_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_read read = {
+		.wr = qp->sq.taken - 1,
+		.sink = *xiw_slot_sges(cur),
+		.atomic = true,
+		.request_id = qp->tx.msn[DDP_QN_READ],
+	};
+	struct xiw_atomic_req req;
+	int ret;
+
+	ret = request_may_ask(qp, &read.sink);
+	if (ret != TX_STAGED)
+		return ret;
+	xiw_atomic_build(&req, cur, read.request_id);
+	ret = xiw_segment_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
+	if (ret == TX_STAGED) {
+		request_expect_response(qp, &read);
+		qp->tx.busy = false;
+	}
+	return ret;
+}
+
+/* Executes a request that sends nothing. */
+static int request_do_local(struct xiw_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	const struct xiw_send_slot *cur = qp->tx.cur;
+	enum xiw_mem_fault bad;
+
+	if (cur->opcode == XIW_OP_REG_MR)
+		bad = xiw_mr_register(&qp->ibqp, cur->rkey, cur->imm_inv);
+	else if (cur->opcode == XIW_OP_BIND_MW)
+		bad = xiw_mw_bind(&qp->ibqp, cur->rkey, xiw_slot_data(cur));
+	else
+		bad = xiw_mr_invalidate(&qp->ibqp, cur->rkey, false);
+	if (bad)
+		return request_failed(qp, cur->opcode == XIW_OP_BIND_MW ? IB_WC_MW_BIND_ERR :
+					 IB_WC_LOC_PROT_ERR);
+	request_staged(qp);
+	return TX_STAGED;
+}
+
+/* Takes the next request from the ring and starts a record. Return: as xiw_slot_take_send(). */
+static int request_take(struct xiw_qp *qp)
+{
+	struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_send_wr *wr;
+	u32 payload = 0;
+	int ret;
+
+	ret = xiw_slot_take_send(cur, &qp->sq, &qp->send_limits, &payload);
+	if (ret == -ENOENT || ret == -EPROTO)
+		return ret;
+	wr = xiw_qp_wr(qp, qp->sq.taken - 1);
+	*wr = (struct xiw_send_wr){
+		.wr_id = cur->wr_id,
+		.byte_len = payload,
+		.opcode = cur->opcode,
+		.flags = cur->flags | (qp->sig_all ? XIW_SEND_SIGNALED : 0),
+	};
+	qp->tx.cur_len = payload;
+	qp->tx.cur_sent = 0;
+	return ret;
+}
+
+/* Kernel-doc of the functions that other files call is in request.h. */
+int xiw_request_stage(struct xiw_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_tx *tx = &qp->tx;
+	int ret;
+
+	if (!tx->busy) {
+		ret = request_take(qp);
+		if (ret == -ENOENT)
+			return TX_NOTHING;
+		if (ret == -EPROTO) {
+			xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
+			return TX_NOTHING;
+		}
+		if (ret)
+			return request_failed(qp, ret == -EMSGSIZE ? IB_WC_LOC_LEN_ERR :
+						 IB_WC_LOC_QP_OP_ERR);
+		tx->busy = true;
+		xiw_qp_count(qp, XIW_STAT_TX_WRS, 1);
+	}
+	if ((tx->cur->flags & XIW_SEND_FENCE) && qp->reads.used)
+		return TX_NOTHING;
+	switch (tx->cur->opcode) {
+	case XIW_OP_READ:
+	case XIW_OP_READ_INV:
+		return request_stage_read(run);
+	case XIW_OP_CMP_SWP:
+	case XIW_OP_FETCH_ADD:
+		return request_stage_atomic(run);
+	case XIW_OP_LOCAL_INV:
+	case XIW_OP_REG_MR:
+	case XIW_OP_BIND_MW:
+		return request_do_local(run);
+	default:
+		return tx->imm_due ? request_stage_imm(run) : request_stage_payload(run);
+	}
+}
+
+int xiw_request_stage_opening(struct xiw_run *run, u8 rtr)
+{
+	struct xiw_read read = { .sink.lkey = REQUEST_OPENING_STAG, .opening = true };
+	struct xiw_fpdu fpdu;
+	u32 payload = 0;
+	int ret;
+
+	if (rtr == XIW_RTR_READ)
+		return request_stage_read_req(run, &read, REQUEST_OPENING_STAG, 0);
+	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+	if (ret != TX_STAGED)
+		return ret;
+	xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, REQUEST_OPENING_STAG, 0);
+	return xiw_segment_end(run, &fpdu);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* response.c - answers a Read or Atomic of the peer with the segments of its Response */
+
+#include "carrier/loop.h"
+#include "carrier/segment.h"
+#include "stream/fault.h"
+#include "stream/response.h"
+
+/* Whether the peer's Read invalidates the STag of its sink; known for a peer on this host only. */
+static bool response_invalidates(const struct xiw_qp *qp)
+{
+	const struct xiw_qp *peer = qp->loop ? xiw_loop_peer(qp) : NULL;
+
+	return peer && peer->reads.used && peer->read_slots[peer->reads.head].invalidate;
+}
+
+/* Builds the Read Request for what is still to be sent, for a Terminate (RFC 5040 section 4.8). */
+static void response_fault_header(struct xiw_headers *hdr, const struct xiw_irq_entry *irq)
+{
+	*hdr = (struct xiw_headers){
+		.mpa.ulpdu_len = cpu_to_be16(sizeof(hdr->untagged) + sizeof(hdr->read)),
+		.untagged = {
+			.ctrl.ddp = DDP_LAST | DDP_VERSION,
+			.ctrl.rdmap = RDMAP_VERSION | RDMAP_READ_REQ,
+			.qn = cpu_to_be32(DDP_QN_READ),
+			.msn = cpu_to_be32(irq->msn),
+		},
+		.read = {
+			.sink_stag = cpu_to_be32(irq->sink_stag),
+			.sink_to = cpu_to_be64(irq->sink_to + irq->sent),
+			.size = cpu_to_be32(irq->size - irq->sent),
+			.src_stag = cpu_to_be32(irq->src_stag),
+			.src_to = cpu_to_be64(irq->src_to + irq->sent),
+		},
+	};
+}
+
+static int response_stage_atomic(struct xiw_run *run, const struct xiw_irq_entry *irq)
+{
+	struct xiw_atomic_resp resp = {
+		.request_id = cpu_to_be32(irq->request_id),
+		.original = cpu_to_be64(irq->original),
+	};
+	int ret = xiw_segment_message(run, RDMAP_ATOMIC_RESP, &resp, sizeof(resp));
+
+	if (ret == TX_STAGED)
+		xiw_fifo_pop(&run->qp->irq);
+	return ret;
+}
+
+/* Stages the next FPDU of a Read Response. */
+static int response_stage_read(struct xiw_run *run, struct xiw_irq_entry *irq)
+{
+	struct xiw_qp *qp = run->qp;
+	u32 payload = irq->size - irq->sent;
+	struct xiw_headers fault;
+	struct xiw_fpdu fpdu;
+	enum xiw_mem_fault bad;
+	bool last;
+	int ret;
+
+	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+	if (ret != TX_STAGED)
+		return ret;
+	last = xiw_segment_is_last(qp, payload, irq->size - irq->sent, response_invalidates(qp));
+	xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, last, irq->sink_stag,
+			    irq->sink_to + irq->sent);
+	bad = xiw_segment_add(run, &fpdu, irq->src_stag, irq->src_to + irq->sent, payload,
+			      IB_ACCESS_REMOTE_READ);
+	if (unlikely(bad == XIW_MEM_ABSENT))
+		return TX_NOTHING;
+	if (unlikely(bad)) {
+		response_fault_header(&fault, irq);
+		xiw_qp_fail(qp, xiw_fault_source(bad), &fault);
+		return TX_NOTHING;
+	}
+	ret = xiw_segment_end(run, &fpdu);
+	if (ret != TX_STAGED)
+		return ret;
+	irq->sent += payload;
+	if (last)
+		xiw_fifo_pop(&qp->irq);
+	return TX_STAGED;
+}
+
+/* Kernel-doc is in response.h. */
+int xiw_response_stage(struct xiw_run *run)
+{
+	struct xiw_qp *qp = run->qp;
+	struct xiw_irq_entry *irq;
+
+	if (!qp->irq.used)
+		return TX_NOTHING;
+	irq = &qp->irq_slots[qp->irq.head];
+	return irq->atomic ? response_stage_atomic(run, irq) : response_stage_read(run, irq);
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* rx.c - finds whole FPDUs in the bytes of the socket */
+
+#include <linux/sched.h>
+#include <net/tcp.h>
+
+#include "carrier/loop.h"
+#include "conn/ep.h"
+#include "queue/srq.h"
+#include "stream/complete.h"
+#include "stream/place.h"
+#include "stream/rx.h"
+#include "stream/tx.h"
+#include "stream/worker.h"
+#include "trace.h"
+
+/* FPDUs processed before the loop yields. */
+#define RX_BURST	4096
+
+/*
+ * If the socket's backlog takes more than this share of the receive buffer, a worker sends. The
+ * share is 1 / RX_BACKLOG_SHARE.
+ */
+#define RX_BACKLOG_SHARE	8
+
+/*
+ * One FPDU
+ */
+
+static int rx_crc_good(struct xiw_cursor cur, u32 fpdu_len, bool *good)
+{
+	u32 crc = ~0;
+	__le32 sum;
+	int ret;
+
+	ret = xiw_cursor_crc(&cur, fpdu_len - MPA_CRC_LEN, &crc);
+	if (!ret)
+		ret = xiw_cursor_copy(&cur, &sum, MPA_CRC_LEN);
+	*good = !ret && le32_to_cpu(sum) == (u32)~crc;
+	return ret;
+}
+
+/* The first valid FPDU allows a responder to send (RFC 5044 section 7.1.2). */
+static void rx_opened(struct xiw_qp *qp)
+{
+	qp->rx.first = false;
+	if (!qp->tx.hold)
+		return;
+	qp->tx.hold = false;
+	WRITE_ONCE(qp->tx.blocked, false);
+	qp->rx.kick = true;
+	xiw_ep_wake(qp->ep, XIW_EP_EV_OPENED);
+}
+
+/*
+ * A Send without a posted receive ends the stream (RFC 5041 section 7.1). But the consumer may be
+ * about to post one, so the Send waits in the socket for a moment. TCP makes the peer wait too.
+ */
+static bool rx_may_wait(struct xiw_qp *qp)
+{
+	if (!qp->rx.starved) {
+		qp->rx.starved = true;
+		qp->rx.starved_since = jiffies;
+		xiw_ep_retry_rx(qp->ep, XIW_RX_PATIENCE_MS + 1);
+	}
+	return xiw_rx_patient(qp);
+}
+
+static bool rx_is_response(const struct xiw_headers *hdr)
+{
+	u8 opcode = hdr->ctrl.rdmap & RDMAP_OPCODE_MASK;
+
+	return opcode == RDMAP_READ_RESP || opcode == RDMAP_ATOMIC_RESP;
+}
+
+/*
+ * Whether an FPDU has to wait where it is, because a receive request or pages are missing. Within
+ * one host Responses and other segments can overtake each other, so each kind has its own flag.
+ */
+static bool rx_waits(struct xiw_qp *qp, const struct xiw_headers *hdr, enum xiw_cause cause)
+{
+	u8 who = rx_is_response(hdr) ? XIW_RX_RESPONSE : XIW_RX_REQUEST;
+
+	if (cause == XIW_NO_RECEIVE)
+		return rx_may_wait(qp);
+	qp->rx.paging &= ~who;
+	if (cause != XIW_NOT_YET)
+		return false;
+	qp->rx.paging |= who;
+	return true;
+}
+
+int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
+		   struct xiw_cursor *payload)
+{
+	enum xiw_cause cause;
+
+	trace_xiw_rx_fpdu(qp->qpn, hdr, xiw_fpdu_len(ulpdu_len));
+	cause = xiw_place(qp, hdr, ulpdu_len, payload);
+	if (unlikely(rx_waits(qp, hdr, cause)))
+		return -EAGAIN;
+	if (unlikely(cause)) {
+		xiw_qp_fail(qp, cause, hdr);
+		return -EPROTO;
+	}
+	if (qp->rx.first)
+		rx_opened(qp);
+	return 0;
+}
+
+/**
+ * rx_fpdu - process the next FPDU of the stream if it is complete
+ * @qp: the queue pair
+ * @cur: where the FPDU starts; advanced behind it on success
+ * @avail: bytes available from @cur on
+ *
+ * Return: its length; 0 if it is incomplete or has to wait; -EPROTO if the stream has ended.
+ */
+static int rx_fpdu(struct xiw_qp *qp, struct xiw_cursor *cur, u32 avail)
+{
+	struct xiw_cursor at = *cur;
+	struct xiw_headers hdr;
+	u32 ulpdu_len, fpdu_len;
+	bool good = true;
+	int ret;
+
+	if (avail < sizeof(hdr.mpa))
+		return 0;
+	if (xiw_cursor_copy(&at, &hdr.mpa, sizeof(hdr.mpa)))
+		goto unreadable;
+	ulpdu_len = be16_to_cpu(hdr.mpa.ulpdu_len);
+	fpdu_len = xiw_fpdu_len(ulpdu_len);
+	if (avail < fpdu_len) {
+		qp->rx.need = fpdu_len;
+		return 0;
+	}
+	if (qp->rx.crc && rx_crc_good(*cur, fpdu_len, &good))
+		goto unreadable;
+	if (unlikely(!good)) {
+		xiw_qp_fail(qp, XIW_BAD_CRC, NULL);
+		return -EPROTO;
+	}
+	at = *cur;
+	hdr.ctrl = (struct xiw_ddp_ctrl){};		/* in case the FPDU is too short for one */
+	if (xiw_cursor_copy(&at, &hdr, min_t(u32, sizeof(hdr), sizeof(hdr.mpa) + ulpdu_len)))
+		goto unreadable;
+
+	ret = xiw_rx_segment(qp, &hdr, ulpdu_len, cur);
+	if (unlikely(ret == -EAGAIN)) {
+		qp->rx.need = fpdu_len;
+		return 0;
+	}
+	return ret ?: fpdu_len;
+
+unreadable:
+	xiw_qp_fail(qp, XIW_UNREADABLE, NULL);
+	return -EPROTO;
+}
+
+/*
+ * A run
+ */
+
+/*
+ * The receive buffer may be full of small FPDUs behind a Send that waited. A softirq stops after
+ * RX_BURST of them and wakes the endpoint to continue in process context. The endpoint processes
+ * all FPDUs before it looks for the end of the stream.
+ */
+static bool rx_yields(struct xiw_qp *qp)
+{
+	if (!in_softirq()) {
+		cond_resched();
+		return false;
+	}
+	xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
+	return true;
+}
+
+/* Return: bytes processed. */
+static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
+{
+	u32 start = tcp_sk(sk)->copied_seq;
+	u32 avail = tcp_inq(sk);
+	struct xiw_cursor cur = { .sk = sk, .seq = start };
+	struct xiw_cursor next;
+	u32 done = 0, offset;
+	u32 fpdus = 0;
+	int len;
+
+	cur.skb = tcp_recv_skb(sk, start, &offset);
+	while (cur.skb && xiw_qp_open(qp)) {
+		if (unlikely(++fpdus % RX_BURST == 0) && rx_yields(qp))
+			break;
+		next = cur;
+		len = rx_fpdu(qp, &next, avail - done);
+		if (len <= 0)
+			break;
+		done += len;
+		/* Keep the skb: the next FPDU mostly starts in the one where this FPDU ended. */
+		cur.skb = next.skb;
+		cur.seq += len;
+		xiw_qp_count(qp, XIW_STAT_RX_FPDUS, 1);
+	}
+	return done;
+}
+
+/*
+ * Sends what may be sent now. A thread that works through the backlog of its locked socket might
+ * never finish: within one host, the Response to a Read sent from here is in the backlog at once.
+ * TCP counts the whole backlog as used until the thread is done, and closes the window. So a worker
+ * takes over before that.
+ */
+static void rx_kick(struct xiw_qp *qp, struct sock *sk)
+{
+	qp->rx.kick = false;
+	if (sock_owned_by_user(sk) &&
+	    READ_ONCE(sk->sk_backlog.len) > READ_ONCE(sk->sk_rcvbuf) / RX_BACKLOG_SHARE) {
+		xiw_worker_queue(qp);
+		return;
+	}
+	xiw_qp_count(qp, XIW_STAT_TX_RX, 1);
+	if (xiw_tx_run(qp, sk, XIW_TX_BUDGET_RX))
+		xiw_worker_queue(qp);
+}
+
+/* A segment of a peer on this host could not be placed. A worker makes the peer send it again. */
+static void rx_resume_loop(struct xiw_qp *qp)
+{
+	if (xiw_loop_peer(qp)) {
+		/* The peer may itself wait for pages and not send again: leave the line. */
+		if (qp->ibqp.srq && !xiw_rx_patient(qp))
+			xiw_srq_leave(xiw_qp_srq(qp), &qp->srq_waiter);
+		xiw_worker_queue(qp);
+	} else {
+		qp->rx.starved = false;
+		qp->rx.paging = 0;
+		if (qp->ibqp.srq)	/* let others have its turn */
+			xiw_srq_leave(xiw_qp_srq(qp), &qp->srq_waiter);
+	}
+}
+
+static void rx_run(struct xiw_qp *qp, struct sock *sk)
+{
+	u32 done;
+
+	if (!xiw_qp_open(qp))
+		return;
+	if (qp->loop && (qp->rx.starved || qp->rx.paging))
+		rx_resume_loop(qp);
+	if (tcp_inq(sk) < qp->rx.need)
+		return;
+	qp->rx.need = 0;
+	WRITE_ONCE(qp->doorbells, 0);
+	done = rx_drain(qp, sk);
+	if (done) {
+		tcp_read_done(sk, done);
+		xiw_qp_count(qp, XIW_STAT_RX_BATCHES, 1);
+		xiw_qp_count(qp, XIW_STAT_RX_BYTES, done);
+	}
+	if (qp->rx.kick)
+		rx_kick(qp, sk);
+	xiw_qp_fire(qp);
+}
+
+void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
+{
+	struct xiw_loop *loop;
+
+	lockdep_assert(lockdep_sock_is_held(sk));
+
+	loop = xiw_loop_enter(qp);
+	rx_run(qp, sk);
+	xiw_loop_leave(loop);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* rx.h - finds whole FPDUs in the bytes of the socket */
+#ifndef XIW_RX_H
+#define XIW_RX_H
+
+#include <linux/jiffies.h>
+
+#include "carrier/cursor.h"
+#include "stream/qp.h"
+
+/* How long a Send may wait for a receive request, in milliseconds. */
+#define XIW_RX_PATIENCE_MS	1000
+
+/* Whether the Send may still wait for a receive request. The queue pair is locked. */
+static inline bool xiw_rx_patient(const struct xiw_qp *qp)
+{
+	return !qp->rx.starved ||
+	       time_before_eq(jiffies,
+			      qp->rx.starved_since + msecs_to_jiffies(XIW_RX_PATIENCE_MS));
+}
+
+/* rx.c APIs */
+
+/**
+ * xiw_rx_run - process all complete FPDUs in the socket
+ * @qp: queue pair; the socket lock is held
+ * @sk: the socket
+ *
+ * An FPDU stays in the socket until it is complete, so it does not matter how TCP cuts the stream.
+ * If CRCs are on, nothing is placed before its CRC has been verified (RFC 5044 section 6).
+ *
+ * Context: process or softirq; does not sleep.
+ */
+void xiw_rx_run(struct xiw_qp *qp, struct sock *sk);
+
+/**
+ * xiw_rx_segment - process one segment
+ * @qp: queue pair, locked (see Locking)
+ * @hdr: headers of the segment
+ * @ulpdu_len: length of its ULPDU in bytes
+ * @payload: see xiw_place()
+ *
+ * Return: 0; -EAGAIN if the segment was not placed and has to come again when @qp->rx.starved or
+ * @qp->rx.paging is cleared; -EPROTO if the stream has ended.
+ */
+int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
+		   struct xiw_cursor *payload);
+
+#endif /* XIW_RX_H */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* worker.h - per-CPU threads that transmit for busy queue pairs */
+#ifndef XIW_WORKER_H
+#define XIW_WORKER_H
+
+#include "stream/qp.h"
+
+/* xiw_qp.worker_flags, bit numbers */
+#define XIW_WORKER_QUEUED	0	/* a worker has the queue pair, or will get it */
+#define XIW_WORKER_WANTED	1	/* it has to run at least once more */
+#define XIW_WORKER_WATCHES	2	/* a worker watches the ring: no doorbells needed */
+#define XIW_WORKER_DEFERRED	3	/* the next doorbell means that the process waits */
+#define XIW_WORKER_LOCKED_OUT	4	/* the holder of its socket queues it to a worker */
+
+static inline bool xiw_worker_watches(const struct xiw_qp *qp)
+{
+	return test_bit(XIW_WORKER_WATCHES, &qp->worker_flags);
+}
+
+/* worker.c APIs */
+
+/**
+ * xiw_worker_queue - have a worker transmit for a queue pair
+ * @qp: the queue pair; the worker takes its own reference
+ *
+ * The worker serves the queue pair until it has had nothing to do for some time. Meanwhile the
+ * queue pair needs no doorbells.
+ *
+ * Context: any.
+ */
+void xiw_worker_queue(struct xiw_qp *qp);
+
+/**
+ * xiw_worker_retry - have a worker transmit for a queue pair after a pause
+ * @qp: the queue pair, locked (see Locking); a reference is held during the pause
+ *
+ * For a lack of memory, because no event tells when memory is back. Each pause in a row is twice as
+ * long as the one before, up to a limit.
+ *
+ * Context: any.
+ */
+void xiw_worker_retry(struct xiw_qp *qp);
+
+/*
+ * Set up and stop the retry timer of a queue pair. xiw_worker_forget() is called when no socket is
+ * attached any more: a worker that was locked out may still start the timer, which then holds a
+ * reference. It sleeps.
+ */
+void xiw_worker_prepare(struct xiw_qp *qp);
+void xiw_worker_forget(struct xiw_qp *qp);
+
+int xiw_workers_init(void);
+void xiw_workers_exit(void);
+
+#endif /* XIW_WORKER_H */
