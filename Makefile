@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# module, provider, tests, style: four words, each one command
+# Builds and installs the module and the provider, and runs the tests.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
@@ -27,7 +27,7 @@ endif
 install-provider: provider
 	DESTDIR=$(DESTDIR) cmake --install build/provider
 
-# The rest needs root on Debian 12 or 13, and installs what it misses.
+# The targets below need root on Debian 12 or 13. They install the packages that they need.
 
 demo:
 	@tools/demo

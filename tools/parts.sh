@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # shellcheck shell=bash
-# Runs checks in parts, each with a time limit and a log, counts their results, and tells at the end.
+# Runs checks in parts, each with a time limit and a log, and prints the totals at the end.
 #
-# A part that prints no results, or not all that it planned, has failed; so has one that ends otherwise
-# than by itself. What is no result of a check is in the lines "not ok - ...".
+# A part has failed if it prints no results or fewer than planned, or if it had to be killed. Lines
+# "not ok - ..." report such failures, which are not results of a check.
 
 # shellcheck source=tools/guest/lib.sh
 . "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/guest/lib.sh"
 
-# begin_parts NAME: the logs are in build/NAME.
+# begin_parts NAME: empties build/NAME, where the logs go.
 begin_parts() {
 	need_root
 	cd "$tree"
@@ -18,7 +18,8 @@ begin_parts() {
 	passed=0 failed=0 skipped=0 times=()
 }
 
-# part NAME SECONDS COUNT COMMAND...: COUNT is "ctest", or the name by which tests/skips knows the vehicle.
+# part NAME SECONDS COUNT COMMAND...: runs COMMAND and counts its results. COUNT is "ctest" for the
+# output of ctest; for KTAP it is the name of the vehicle in tests/skips.
 part() {
 	local name=$1 seconds=$2 count=$3 status=0 start=$SECONDS ok=0 bad=1 left=0
 	local counter=(count_tap "$name" "$count")
@@ -29,9 +30,9 @@ part() {
 	read -r ok bad left < <("${counter[@]}" <"$logs/$name.log") || true
 	if [[ $bad -eq 0 && $status -ne 0 ]]; then
 		bad=1
-		echo "not ok - all passed, but the status is $status" >>"$logs/$name.faults"
+		echo "not ok - all passed, but the exit status is $status" >>"$logs/$name.faults"
 	fi
-	[[ $status -ne 124 ]] || echo "not ok - no end after $seconds s" >>"$logs/$name.faults"
+	[[ $status -ne 124 ]] || echo "not ok - stopped after $seconds s" >>"$logs/$name.faults"
 	passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
 	times+=("$name $((SECONDS - start))")
 	say "=== $name: $ok passed, $bad failed, $left skipped, status $status," \
@@ -40,13 +41,13 @@ part() {
 
 count_tap() { tools/tally "$2" "$logs/$1.faults"; }
 
-# count_ctest: "98% tests passed, 1 tests failed out of 50". No such line is a failure.
+# count_ctest: reads "98% tests passed, 1 tests failed out of 50". Without it the part failed.
 count_ctest() {
 	sed -n 's/.* tests passed, \([0-9]*\) tests failed out of \([0-9]*\).*/\1 \2/p' |
 		awk '{ bad = $1; all = $2 } END { print all - bad, all ? bad : 1, 0 }'
 }
 
-# tell_failures: what has failed once more, each with some of what came before it.
+# tell_failures: prints each failure again, with the lines before it.
 tell_failures() {
 	local log
 	for log in "$logs"/*.log; do
@@ -58,7 +59,7 @@ tell_failures() {
 	done
 }
 
-# end_parts: the totals; fails if anything has failed, or nothing passed.
+# end_parts: prints the totals. Fails if anything failed or nothing passed.
 end_parts() {
 	[[ $failed -eq 0 ]] || tell_failures
 	printf 'took %s s\n' "${times[@]}"
@@ -66,11 +67,12 @@ end_parts() {
 	[[ $failed -eq 0 && $passed -gt 0 ]]
 }
 
-# rotate PARTS: which of them is this run's, as PART/PARTS. So many commits in a row have all of them.
+# rotate PARTS: prints which part this run takes, as PART/PARTS. It changes with each commit, and
+# PARTS commits in a row run all of them.
 rotate() {
 	local number
-	number=$(git rev-list --count HEAD) || die "git cannot count the commits; SAMPLE=1/$1 names the part"
-	# A clone of the last commit alone counts 1: its hash has to do.
+	number=$(git rev-list --count HEAD) || die "git cannot count the commits; set SAMPLE=1/$1"
+	# In a clone of the last commit only, the count is always 1. Use the hash instead.
 	[[ $(git rev-parse --is-shallow-repository) == false ]] ||
 		number=$((16#$(git rev-parse HEAD | cut -c 1-8)))
 	echo "$((number % $1 + 1))/$1"

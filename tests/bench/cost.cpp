@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What things cost beside time on the wire, as members of a JSON object.
+/* Measures costs other than time on the wire, and prints them as members of a JSON object.
  *
- *	cost idle ADDRESS COUNT		kernel memory of an end of an idle connection, in octets,
- *					and the time that a connection takes to come and to go, in us
- *	cost idle-tcp ADDRESS COUNT	the same of a plain socket
- *	cost register ADDRESS		registration and deregistration of memory, in us a MiB
+ *	cost idle ADDRESS COUNT		kernel memory of an end of an idle connection, in bytes, and
+ *					the time to open and to close a connection, in us
+ *	cost idle-tcp ADDRESS COUNT	kernel memory of one end of a plain TCP connection, in bytes
+ *	cost register ADDRESS		time to register and deregister memory, in us per MiB
  */
 #include "../verbs/raw_peer.hpp"
 
@@ -28,7 +28,7 @@ using namespace rdma;
 namespace
 {
 
-/* Free pages that a CPU keeps at hand, in KiB: up to 10 MiB, of which MemFree knows nothing. */
+/* Free pages in the per-CPU lists, in KiB. MemFree does not count them; there may be 10 MiB. */
 std::int64_t pages_at_hand()
 {
 	std::ifstream file("/proc/zoneinfo");
@@ -41,7 +41,7 @@ std::int64_t pages_at_hand()
 	return pages * sysconf(_SC_PAGESIZE) / 1024;
 }
 
-/* Memory that is in use and does not belong to processes, in KiB, after caches were dropped. */
+/* Memory in use by the kernel itself, in KiB, after caches were dropped. */
 std::int64_t kernel_memory()
 {
 	std::map<std::string, std::int64_t> info;
@@ -51,7 +51,7 @@ std::int64_t kernel_memory()
 
 	sync();
 	std::ofstream("/proc/sys/vm/drop_caches") << 3 << std::flush;
-	std::this_thread::sleep_for(std::chrono::seconds(1)); /* much is freed a little later */
+	std::this_thread::sleep_for(std::chrono::seconds(1)); /* RCU frees memory late */
 	while (file >> name >> value) {
 		std::getline(file, unit);
 		info[name] = value;
@@ -105,7 +105,7 @@ public:
 		expect_event(listener_.channel(), RDMA_CM_EVENT_ESTABLISHED);
 	}
 
-	/* The one that was opened first. */
+	/* Closes the oldest connection. */
 	void close()
 	{
 		if (rdma_disconnect(ends_.front().id()))
@@ -128,7 +128,7 @@ void idle(const std::string &address, unsigned int count)
 {
 	Connections connections(address);
 
-	connections.open(); /* whatever is made once */
+	connections.open(); /* allocates what is needed once only */
 
 	std::int64_t before = kernel_memory();
 	auto start = Clock::now();
@@ -163,7 +163,7 @@ void idle_tcp(const std::string &address, unsigned int count)
 	print_growth(before, 2 * count);
 }
 
-/* The best of some rounds, in us a MiB. */
+/* The best of five rounds, in us per MiB. */
 double registration(ibv_pd *pd, int advice)
 {
 	constexpr std::size_t huge_page = 2 << 20, size = 64 << 20;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# One drawing of curves over sizes or numbers: file, what, unit, x and plots come from tests/bench/report.
+# A figure with curves over sizes or numbers. tests/bench/report sets file, what, unit, x, plots.
 
 set terminal svg size 800,500 dynamic background rgb 'white'
 set output file

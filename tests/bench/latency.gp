@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# Typical latency, and the percentiles above it, of each stack: file and what come from tests/bench/report.
+# Typical latency and its upper percentiles, for each stack. tests/bench/report sets file and what.
 
 set terminal svg size 800,500 dynamic background rgb 'white'
 set output file

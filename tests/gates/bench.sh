@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# What was measured in a guest whose kernel warns does not pass for good.
+# tools/bench fails if the guest's kernel warns or if measuring ends early.
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# bench_with LINE...: tools/bench in an overlay of this tree, where these lines do the measuring. What it
-# writes there is thrown away.
+# bench_with LINE...: runs tools/bench in an overlay of this tree in which tests/bench/measure
+# consists of these lines. Changes in the overlay are thrown away.
 bench_with() {
 	# shellcheck disable=SC2016 # the inner shell's words
 	unshare --mount bash -euc '
@@ -27,5 +27,5 @@ plan 4
 claim "a run without a fault passes"		bench_with "$row"
 claim "a run fails if the kernel warns"		fails 1 'status 125' bench_with "$row" 'modprobe xiw_plant fault=warn'
 claim "a run fails if measuring ends early"	fails 1 'status 3' bench_with "$row" 'exit 3'
-claim "a run fails that measures nothing"	fails 1 'nothing was measured' bench_with true
+claim "a run that measures nothing fails"	fails 1 'nothing was measured' bench_with true
 finish

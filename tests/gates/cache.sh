@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The tools' cache is root's alone, and nothing is removed from a folder that was not made to be one.
+# Only root may enter the tools' cache, and nothing is removed from a folder that is not a cache.
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# with_cache DIR COMMAND...: in a shell like that of tools/vm and the others.
+# with_cache DIR COMMAND...: runs COMMAND with the functions of tools/guest and this cache.
 with_cache() {
 	# shellcheck disable=SC2016 # the inner shell's words
 	XIW_CACHE=$1 bash -c '. "$0/tests/vm/uml.sh"; need_root; "$@"' "$tree" "${@:2}"
 }
 
-# old FILE...: as if nobody had used it for long.
+# old FILE...: makes the files look unused for 30 days.
 old() { touch -h -d '30 days ago' "$@"; }
 
 mode_is() { [[ $(stat -c %a "$1") == "$2" ]] || { stat "$1"; return 1; }; }
@@ -29,7 +29,7 @@ empty_folder_is_closed() {
 	[[ -f $scratch/empty/xiw-cache ]]
 }
 
-# The names in it would be items, and old.
+# The names in the folder look like old items.
 folder_of_others_is_refused() {
 	local dir=$scratch/others
 	mkdir -p "$dir"/holiday-0123456789ab "$dir"/log "$dir"/run
@@ -41,7 +41,7 @@ folder_of_others_is_refused() {
 	find "$dir" -printf '%p %m %T@\n' | diff "$scratch/before" -
 }
 
-# One name that is none of ours among those that are.
+# All names but one are those of a cache.
 half_a_cache_is_refused() {
 	local dir=$scratch/half
 	mkdir -p "$dir"/{log,run,letters}
@@ -66,7 +66,7 @@ earlier_cache_is_taken_over() {
 	[[ -f $dir/xiw-cache && -d $dir/build-root-0123456789ab ]]
 }
 
-# What looks like an item is removed when it is old, and so is a link, but never what it leads to.
+# Old items and links are removed, but never the target of a link.
 only_old_items_go() {
 	local dir=$scratch/cache
 	mkdir -p "$scratch/outside" && echo precious >"$scratch/outside/file"
@@ -91,12 +91,13 @@ nothing_is_removed_without_the_marker() {
 	[[ -d $dir/old-0123456789ab ]]
 }
 
-# The fault that there was: the image's own root, for which sqfstar takes no mode from the archive.
+# A regression test: sqfstar does not take the mode of the root folder from the archive, which made
+# the guest's root world-writable.
 open_root_is_found() {
 	mkdir -m 0755 "$scratch/root"
 	touch "$scratch/root/file"
 	tar -C "$scratch/root" -c . | sqfstar -quiet -no-progress "$scratch/image" >/dev/null
-	fails 1 'everybody may write to: drwxrwxrwx' \
+	fails 1 'world-writable: drwxrwxrwx' \
 		with_cache "$scratch/unpacking" unpack_image "$scratch/image" "$scratch/unpacked"
 }
 
@@ -110,14 +111,14 @@ guests_root_is_closed() {
 }
 
 plan 10
-claim "a new cache is root's alone"			new_folder_is_closed
-claim "an empty folder becomes one"			empty_folder_is_closed
+claim "only root may enter a new cache"			new_folder_is_closed
+claim "an empty folder becomes a cache"			empty_folder_is_closed
 claim "a folder with others' files is refused and left as it is" folder_of_others_is_refused
 claim "... also if most of it looks like a cache"	half_a_cache_is_refused
 claim "a folder of another user is refused"		folder_of_another_user_is_refused
-claim "a cache of before the marker is taken over"	earlier_cache_is_taken_over
-claim "only what is old and an item is removed, and nothing outside" only_old_items_go
+claim "a cache from before the marker is taken over"	earlier_cache_is_taken_over
+claim "only old items are removed, and nothing outside"	only_old_items_go
 claim "nothing is removed without the marker"		nothing_is_removed_without_the_marker
-claim "an image that everybody may write to is found"	open_root_is_found
-claim "the guest's root folder is root's alone"		guests_root_is_closed
+claim "a world-writable image is found"			open_root_is_found
+claim "only root may write to the guest's root folder"	guests_root_is_closed
 finish

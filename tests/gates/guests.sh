@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# A guest whose kernel has a fault does not pass: each fault is planted in a guest of its own, and the
-# vehicle says so. guests.sh native | debug | debian
+# A guest whose kernel has a fault does not pass. Each fault is planted in a guest of its own, and
+# the vehicle must report it: guests.sh native | debug | debian
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -17,14 +17,13 @@ in_guest() { "${guest[@]}" --no-build --timeout "$1" -- "$2"; }
 
 build() { "${guest[@]}" --timeout 600 -- true; }
 
-# found FAULT TEXT [COMMAND]: status 125 and what the kernel said, when the fault is planted and COMMAND
-# has run.
+# found FAULT TEXT [BEFORE [AFTER]]: the guest ends with status 125 and output that matches TEXT if
+# the command BEFORE runs, then the fault is planted, then the command AFTER runs.
 found() { fails 125 "$2" in_guest 120 "${3:-:}; modprobe xiw_plant fault=$1; ${4:-true}"; }
-
 
 status_passed_on() { fails 7 "" in_guest 60 "exit 7"; }
 
-# The time limit has to do with the guest's boot, which takes longer with checkers.
+# The time limit includes the guest's boot.
 hang_found() { fails 124 "the guest hung" in_guest 20 "sleep 1000"; }
 
 death_found() { fails 125 "the guest died" in_guest 60 "echo o >/proc/sysrq-trigger; sleep 50"; }
@@ -43,7 +42,7 @@ debug)
 	plan 8
 	claim "debug: a guest without a fault passes"		build
 	claim "debug: a WARN is found"				found warn "complained:.*WARNING:"
-	claim "debug: a write behind an object is found"	found out_of_bounds "KASAN:.*out-of-bounds"
+	claim "debug: a write past an object is found"	found out_of_bounds "KASAN:.*out-of-bounds"
 	claim "debug: a write to a freed object is found"	found use_after_free "KASAN:.*use-after-free"
 	claim "debug: a leaked object is found"			found leak "unreferenced object"
 	claim "debug: locks in two orders are found"		found inversion "possible circular locking"

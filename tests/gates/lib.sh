@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # shellcheck shell=bash disable=SC2034 # the lists use what is set here
-# A list of claims about the checks themselves, in flat TAP: plan N, claim TEXT COMMAND..., finish.
+# Functions for tests of the checks themselves, in flat TAP: plan N, claim TEXT COMMAND..., finish.
 
 set -uo pipefail
 
@@ -14,7 +14,7 @@ say() { printf '%s\n' "$*"; }
 
 plan() { say "TAP version 13"; say "1..$1"; }
 
-# claim TEXT COMMAND...: COMMAND runs in a subshell under "set -e"; what it prints is shown if it fails.
+# claim TEXT COMMAND...: runs COMMAND in a subshell under "set -e". Its output is shown if it fails.
 claim() {
 	local text=$1 start=$SECONDS status
 	shift
@@ -33,7 +33,7 @@ claim() {
 
 finish() { [[ $failed -eq 0 ]]; }
 
-# prints TEXT COMMAND...: what COMMAND prints matches the regular expression.
+# prints TEXT COMMAND...: succeeds if the output of COMMAND matches the regular expression.
 prints() {
 	local text=$1 output
 	shift
@@ -42,13 +42,14 @@ prints() {
 	grep -qE "$text" <<<"$output" || { say "nothing there matches \"$text\""; return 1; }
 }
 
-# fails STATUS TEXT COMMAND...: with this status, any one if it is "", and with these words.
+# fails STATUS TEXT COMMAND...: succeeds if COMMAND fails with STATUS (any if "") and its output
+# matches the regular expression.
 fails() {
 	local wanted=$1 text=$2 output status=0
 	shift 2
 	output=$("$@" 2>&1) || status=$?
 	say "$output"
-	say "status $status, wanted ${wanted:-another than 0}"
+	say "status $status, wanted ${wanted:-any but 0}"
 	[[ $status -ne 0 && (! $wanted || $status -eq $wanted) ]] || return 1
 	grep -qE "$text" <<<"$output" || { say "nothing there matches \"$text\""; return 1; }
 }

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# A theme that fails, hangs, skips or says nothing does not pass: planted.sh in a native guest, counted
-# as tools/check counts.
+# A theme that fails, hangs, skips or prints nothing does not pass. Runs planted.sh in a native
+# guest and counts its results as tools/check does.
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 plants=(fine failure status_4 skip no_end warning no_result early_end silence wrong_shell)
 
-# All in one guest; what each prints begins with "=== PLANT".
+# Runs all of them in one guest. The output of each begins with "=== PLANT".
 run_planted() {
 	local status=0
 	"$tree/tests/vm/uml" --native --timeout 240 -- "
@@ -22,7 +22,8 @@ run_planted() {
 	grep -q 'xiw-plant' "$tree/build/uml/native/dmesg" || grep -q xiw_plant "$tree/build/uml/native/dmesg"
 }
 
-# counted PLANT PASSED FAILED SKIPPED [WORDS]: and WORDS are why.
+# counted PLANT PASSED FAILED SKIPPED [WORDS]: tools/tally counts these results, and WORDS are in
+# the output or in the details.
 counted() {
 	local counts
 	sed -n "/^=== $1\$/,/^=== /{/^=== /!p}" "$scratch/all" >"$scratch/one"
@@ -34,7 +35,7 @@ counted() {
 	[[ ! ${5:-} ]] || prints "$5" cat "$scratch/one" "$scratch/details"
 }
 
-# not_counted TEXT WORDS: a run that printed TEXT and no more has failed.
+# not_counted TEXT WORDS: a run that printed only TEXT has failed, and WORDS are in the details.
 not_counted() {
 	local passed failed skipped
 	printf '%b' "$1" >"$scratch/one"
@@ -44,7 +45,7 @@ not_counted() {
 	prints "$2" cat "$scratch/details"
 }
 
-# A theme that is in no list, or in a list and not there, or which no vehicle runs.
+# wrong_table SED WORDS: tools/themes refuses the table after this edit, and prints WORDS.
 wrong_table() {
 	sed "$1" "$tree/tests/themes" >"$scratch/themes"
 	fails 1 "$2" env XIW_THEMES="$scratch/themes" "$tree/tools/themes" native
@@ -54,7 +55,7 @@ plan 19
 claim "the planted themes run"				run_planted
 claim "a theme without a fault passes"			counted fine 4 0 0
 claim "a claim that fails is a failure"			counted failure 3 1 0
-claim "status 4 of a program is no skip"		counted status_4 3 1 0 'status 4: bash'
+claim "a program's status 4 is not a skip"		counted status_4 3 1 0 'status 4: bash'
 claim "a skip that is not listed is a failure"		counted skip 3 1 1 'tests/skips does not expect it'
 claim "a theme that runs into its time limit has failed" counted no_end 0 1 0 '0 results of 4'
 claim "a theme whose kernel warns has failed"		counted warning 3 1 0 'WARNING'
@@ -75,6 +76,6 @@ claim "a listed skip that is not skipped is a failure" \
 	not_counted '1..1\n# selftests: tests: wire.sh\n# 1..1\n# ok 1 SEC-26 a stream runs inside of IPsec \nok 1 selftests: tests: wire.sh\n' \
 	'was not skipped'
 claim "a theme that is not in the table is found"	wrong_table '/^verbs/d' 'netns/verbs.sh'
-claim "a theme that is no file is found"		wrong_table '1i nosuch native' 'netns/nosuch.sh'
+claim "a theme without a file is found"		wrong_table '1i nosuch native' 'netns/nosuch.sh'
 claim "a theme that no vehicle runs is found"		wrong_table 's/^\(storage\).*/\1/' 'no vehicle runs storage'
 finish

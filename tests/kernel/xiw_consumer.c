@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * xiw_consumer.c - a consumer in the kernel: has one end post every kind of request to the other
+ * xiw_consumer.c - a consumer in the kernel that posts every kind of request
  *
- * All of it happens while the module is loaded, in the network namespace of who loads it. Loading
- * fails if anything is not as it should be; the kernel's log says at which line.
+ * The test runs while the module is being loaded, in the network namespace of the process that
+ * loads it. Loading fails if a check fails; the kernel's log has the line of the check.
  */
 
 #include <linux/delay.h>
@@ -25,30 +25,30 @@ MODULE_PARM_DESC(address, "IPv4 address of the device that both ends use");
 #define PORT		7471
 #define INLINE_LEN	64
 
-/* Where things are in the page that each end has. */
+/* Offsets in the page that each end has. */
 #define SINK		1024
 #define WORD		2048
 
 #define REMOTE	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
 		 IB_ACCESS_REMOTE_ATOMIC)
 
-/* What must hold, and does not: says so in the log. */
+/* True if the claim does not hold, after logging that. */
 #define UNTRUE(claim)	(!(claim) && consumer_says(__LINE__, #claim))
 
 static bool consumer_says(int line, const char *claim)
 {
-	pr_err("xiw_consumer: line %d: not so: %s\n", line, claim);
+	pr_err("xiw_consumer: line %d: does not hold: %s\n", line, claim);
 	return true;
 }
 
 /**
  * struct end - one end of the connection
  * @id: its connection
- * @event: what it heard last of its connection
+ * @event: last event of its connection
  * @pd: protection domain
  * @cq: completions of both queues
  * @mr: fast registration of @page
- * @sg: the same for the DMA API
+ * @sg: @page for the DMA API
  * @page: its memory
  */
 struct end {
@@ -104,7 +104,7 @@ static int end_open(struct end *end)
 	return 0;
 }
 
-/* Also of one that was opened half. */
+/* The end may be only partly opened. */
 static void end_close(struct end *end)
 {
 	if (!end->id)
@@ -125,7 +125,7 @@ static void end_close(struct end *end)
 	rdma_destroy_id(end->id);
 }
 
-/* The listener has the passive end for its context, and so has what it makes. */
+/* The listener's context is the passive end, and the ids of its connections inherit that. */
 static int end_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct rdma_conn_param param = { .responder_resources = 4, .initiator_depth = 4 };
@@ -134,7 +134,7 @@ static int end_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		end->id = id;
 		if (end_open(end) || rdma_accept(id, &param))
-			pr_err("xiw_consumer: the connection is not accepted\n");
+			pr_err("xiw_consumer: cannot accept the connection\n");
 	}
 	WRITE_ONCE(end->event, event->event);
 	return 0;
@@ -223,7 +223,7 @@ static int receive(struct end *end)
 	return ib_post_recv(end->id->qp, &wr, NULL);
 }
 
-/* Registers the page by a key that it has not had before. */
+/* Registers the page with a new key. */
 static int register_page(struct end *end)
 {
 	struct ib_reg_wr wr = { .wr.opcode = IB_WR_REG_MR, .mr = end->mr, .access = REMOTE };
@@ -289,7 +289,7 @@ static int inline_write(struct end *from, struct end *to)
 		.rkey = to->mr->rkey,
 	};
 
-	/* A Read that comes back has seen all that was written before. */
+	/* When the Read completes, the Write before it has been placed. */
 	if (post_and_reap(from, &wr.wr, IB_WC_RDMA_WRITE))
 		return -EIO;
 	wr.wr.opcode = IB_WR_RDMA_READ;
@@ -331,7 +331,7 @@ static int atomics(struct end *from, struct end *to)
 	    UNTRUE(*end_word(to) == 9))
 		return -EIO;
 
-	if (post_and_reap(from, &wr.wr, IB_WC_COMP_SWAP))	/* compares in vain */
+	if (post_and_reap(from, &wr.wr, IB_WC_COMP_SWAP))	/* the word is not equal */
 		return -EIO;
 	if (UNTRUE(*found == 9) ||
 	    UNTRUE(*end_word(to) == 9))
@@ -339,7 +339,7 @@ static int atomics(struct end *from, struct end *to)
 	return 0;
 }
 
-/* The Read ends its sink's registration: only so can that be made again. */
+/* The Read invalidates the registration of its sink, or the second register_page() would fail. */
 static int read_with_inv(struct end *from, struct end *to)
 {
 	struct ib_sge sge;
@@ -395,7 +395,7 @@ static int send_with_inv(struct end *from, struct end *to)
 	return register_page(to);
 }
 
-/* What cannot be is refused at once, and the connection goes on. */
+/* Invalid requests are refused when they are posted, and the connection stays up. */
 static int refusals(struct end *from, struct end *to)
 {
 	struct ib_sge sge = sge_of(from, SINK, 4);
@@ -425,8 +425,8 @@ static int refusals(struct end *from, struct end *to)
 }
 
 /*
- * The queue pair of @end goes while completions of it wait to be polled, and with requests posted:
- * nothing is heard of it any more.
+ * Destroys the queue pair of @end while it has a completion to be polled and a receive posted.
+ * Neither may show up afterwards.
  */
 static int undrained(struct end *from, struct end *end)
 {
@@ -438,7 +438,7 @@ static int undrained(struct end *from, struct end *end)
 		return -EIO;
 	if (post_and_reap(from, &wr, IB_WC_SEND))
 		return -EIO;
-	msleep(50);		/* it has been received, too */
+	msleep(50);		/* until @end has received it */
 	rdma_destroy_qp(end->id);
 	return UNTRUE(!ib_poll_cq(end->cq, 1, &wc)) ? -EIO : 0;
 }
@@ -494,7 +494,7 @@ static int __init consumer_init(void)
 	if (!address)
 		return -EINVAL;
 	for (i = 0; i < 2; i++) {
-		ends[i].event = RDMA_CM_EVENT_TIMEWAIT_EXIT;	/* never awaited: none yet */
+		ends[i].event = RDMA_CM_EVENT_TIMEWAIT_EXIT;	/* end_await() never waits for it */
 		ends[i].page = (u8 *)get_zeroed_page(GFP_KERNEL);
 	}
 	if (ends[0].page && ends[1].page)

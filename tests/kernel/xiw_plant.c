@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * xiw_plant.c - plants one fault in the kernel, to see that the checks find it
+ * xiw_plant.c - plants one fault in the kernel, to test that the checks find it
  *
- * The parameter "fault" names it, and it happens while the module is loaded.
+ * The parameter "fault" selects the fault. It happens while the module is being loaded.
  */
 
 #include <linux/bug.h>
@@ -36,7 +36,7 @@ static void plant_oops(void)
 	WRITE_ONCE(*nowhere, 1);
 }
 
-/* The compiler is not to see where. */
+/* Hides the address from the compiler, which would warn. */
 static void write_at(char *object, size_t at)
 {
 	OPTIMIZER_HIDE_VAR(at);
@@ -64,8 +64,8 @@ static void plant_use_after_free(void)
 }
 
 /*
- * Nobody knows where they are, but for some dozens whose addresses stay in a CPU's array of the
- * cache.
+ * Plants many, because the slab allocator's per-CPU arrays still have the addresses of some dozens
+ * and kmemleak does not report those.
  */
 static void plant_leak(void)
 {
@@ -82,7 +82,7 @@ static void plant_leak(void)
 static DEFINE_SPINLOCK(first);
 static DEFINE_SPINLOCK(second);
 
-/* One order, then the other: no harm to this thread, but two could wait for each other. */
+/* Takes the locks in both orders. Two threads that do so could deadlock. */
 static void plant_inversion(void)
 {
 	spin_lock(&first);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# Applications of other projects run unmodified, and compare data where they can.
+# Applications of other projects run unmodified. Where they can, they compare the data.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -23,8 +23,8 @@ fio_job() {
 	printf '%s\n' "[job]" ioengine=rdma port=17400 bs=64k size=8m "$@" >"$file"
 }
 
-# The rdma_cm connects (-cm1). A server serves until it is told to quit. It tells its RDMA port before it
-# listens there, so who calls at once may be rejected, and calls again.
+# The rdma_cm connects (-cm1). A server runs until it is told to quit. It announces its RDMA port
+# before it listens there, so a client that connects at once may be rejected; then try again.
 qperf_measures() {
 	local calls=0
 	use_path "$1" "$2"
@@ -42,10 +42,10 @@ qperf_measures() {
 	served
 }
 
-# Of the two ends of fio's rdma engine the one with rw=write calls, whatever its verb. With the
-# verb send the listener checks each block that arrives; with the others its memory is used without
-# its knowledge, and the caller alone sees errors. iWARP has no retry for a message that finds no
-# receive, so the listener posts one for each block before it begins. fio listens to IPv4 alone.
+# With fio's rdma engine the end with rw=write connects, whatever the verb. With the verb send, the
+# listener checks each block that arrives. The other verbs access its memory without telling it, and
+# only the caller sees errors. iWARP does not retry a message that finds no receive, so iodepth
+# makes the listener post a receive for each block before it begins. fio listens on IPv4 only.
 fio_transfers() {
 	use_path "$1" "$2"
 	fio_job "$scratch/server.fio" rw=read verify=crc32c iodepth=128
@@ -55,7 +55,7 @@ fio_transfers() {
 	served
 }
 
-# The check of the check: blocks without a checksum are found out.
+# Tests fio's own check: it must reject blocks without a checksum.
 fio_finds_damage() {
 	use_path "$1" "$2"
 	fio_job "$scratch/server.fio" rw=read verify=crc32c iodepth=128
@@ -91,7 +91,7 @@ claims=$(cat <<-'END'
 	END
 )
 
-# FULL is each program over each path and family. libfabric takes no interface of the name lo.
+# FULL runs each program over each path and family. libfabric ignores the interface lo.
 full_claims() {
 	local path verb
 	for path in veth-1500 veth-9000 dummy lo; do

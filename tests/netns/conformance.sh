@@ -1,19 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The device keeps the rules of the RFCs: each requirement of CONFORMANCE.md, one stage or more.
+# The device follows the RFCs: at least one stage for each requirement of CONFORMANCE.md.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# The programs talk to the device as raw peers, octet by octet.
+# The programs are raw peers of the device, which compose and parse each frame themselves.
 names=(golden startup framing markers enhanced ddp rdmap completeness terminate atomics immediate
 	windows semantics security)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
 mapfile -t claims < <(claims_of "$wire" "${names[@]}")
 
-# Each claim has its line in CONFORMANCE.md, and each line that names a program its claim there; no
-# number is left out. The claims of golden are examples of what others claim.
+# Each claim has a line in CONFORMANCE.md, each line that names a program has a claim in that
+# program, and no number is left out. The claims of golden have no lines: they are examples for
+# other claims.
 all_documented() {
 	printf '%s\n' "${claims[@]}" >"$scratch/claims"
 	expect_equal "$(awk '
@@ -40,7 +41,7 @@ all_documented() {
 			for (one in id)
 				if (!(one in line))
 					print one " has no line"
-		}' "$scratch/claims" "$document")" "" "what is amiss"
+		}' "$scratch/claims" "$document")" "" "errors in CONFORMANCE.md"
 }
 
 chosen=("${claims[@]}")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# xiw and the kernel's siw understand each other, whoever calls and whoever moves the data.
+# xiw and the kernel's siw work with each other, in both directions.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -11,8 +11,9 @@ fi
 
 port=7600
 
-# make_mixed_path: xiw in ns1, siw in ns2. siw as the caller waits in silence for a listener that
-# has something to say first (ib_write_lat), and does not know the peer-to-peer model.
+# make_mixed_path: puts xiw into ns1 and siw into ns2. siw does not know the peer-to-peer model. In
+# ib_write_lat the listener sends first, and siw as the caller sends nothing before that, so xiw
+# must not wait for the caller's first FPDU.
 make_mixed_path() {
 	load "$link_type"
 	load siw
@@ -23,12 +24,12 @@ make_mixed_path() {
 	set_xiw responder_hold 0
 }
 
-# set_xiw SETTING VALUE: if ns1 has an xiw device at all.
+# set_xiw SETTING VALUE: changes a setting if ns1 has an xiw device.
 set_xiw() {
 	[[ $link_type != xiw ]] || write_to "/sys/class/infiniband/x$$v1/xiw/$1" "$2"
 }
 
-# between SERVER FUNCTION...: SERVER, xiw or siw, is the one that listens.
+# between SERVER FUNCTION...: runs FUNCTION with SERVER, xiw or siw, as the listener.
 between() {
 	if [[ $1 == siw ]]; then
 		server_ns=$ns2 server_dev=x$$v2 client_ns=$ns1 client_dev=x$$v1
@@ -40,7 +41,8 @@ between() {
 	"${@:2}"
 }
 
-# Two drivers cannot both listen on the wildcard address of one port: the server is told its own.
+# Two drivers cannot listen on the same port of the wildcard address, so bind the server to its own
+# address.
 perftest() {
 	local options=(-R -F -p "$port" "${@:2}")
 	serve "$server_ns" "$port" "$1" -d "$server_dev" --bind_source_ip="$addr4" "${options[@]}"
@@ -66,14 +68,14 @@ data_compared() {
 	served
 }
 
-# siw has no atomics. The request that it does not know is the one that completes in error.
+# siw has no atomics. The atomic request must be the one that completes in error.
 atomic_refused() {
 	serve "$server_ns" "$port" "$programs/peer" listen "$addr4" "$port"
 	in_ns "$client_ns" "$programs/peer" --no-atomics connect "$addr4" "$port"
 	served
 }
 
-# perftest's server does nothing in one-sided tests; -b makes it move data, too.
+# In one-sided tests perftest's server is idle; -b makes it move data, too.
 claims=(
 	"perftest ib_write_bw -n 200"
 	"perftest ib_write_bw -n 200 -b"
@@ -103,7 +105,7 @@ for claim in "${claims[@]}"; do
 	claim "$claim" xiw on
 done
 claim "atomic_refused" siw on
-# Off at both ends, as siw has it by default: xiw then asks for none, either.
+# Without CRCs at both ends. That is siw's default, so only xiw must be told.
 setup set_xiw crc 0
 for claim in "${claims[@]}"; do
 	claim "$claim" siw off

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# Connections by the hundred, opened, used and closed ten times over, leave nothing behind.
+# Hundreds of connections, opened, used and closed ten times over, leave nothing behind.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -8,7 +8,7 @@
 connections=${CONNECTIONS:-1000}
 port=7700
 
-# open_and_close TIMES: all connections are open at a time, each has carried data when it closes.
+# open_and_close TIMES: opens all connections together, transfers data over each and closes them.
 open_and_close() {
 	port=$((port + 1))
 	serve "$ns2" "$port" "$programs/peer" --connections $((connections * $1)) \
@@ -22,7 +22,7 @@ open_and_close() {
 	no_objects_left
 }
 
-# What TCP keeps for a minute of each connection that was closed would look like growth.
+# TCP keeps each closed connection in TIME_WAIT for a minute, which would look like growth.
 no_time_wait() {
 	local ns
 	for ns in "$ns1" "$ns2"; do
@@ -30,8 +30,8 @@ no_time_wait() {
 	done
 }
 
-# release: frees what is kept only because nobody wants it, so that what is in use can be counted:
-# caches keep slabs, and CPUs keep objects and pages.
+# release: frees memory that is only cached, because only memory in use is to be counted. Caches
+# keep slabs, and CPUs keep free objects and pages.
 release() {
 	local shrink
 	sync
@@ -41,12 +41,13 @@ release() {
 	done
 }
 
-# objects: of each slab cache, by name. Not those for vmalloc's areas, of which the kernel frees
-# many at once; what is leaked with them are pages.
+# objects: prints the number of objects in each slab cache. It leaves out those for vmalloc's areas,
+# because the kernel frees these late and many at once; a leaked area shows up as leaked pages.
 objects() { awk 'NR > 2 && $1 != "vmap_area" { print "slab:" $1, $2 }' /proc/slabinfo; }
 
-# pages: that belong to neither processes, files nor slabs; vmalloc and page tables are among them.
-# Free ones that a CPU keeps at hand are not in MemFree.
+# pages: prints the number of pages that belong to no process, file or slab, such as those of
+# vmalloc and page tables. MemFree does not count the free pages in the per-CPU lists, so subtract
+# them.
 pages() {
 	cat /proc/zoneinfo /proc/meminfo | awk '
 		$1 == "count:" { at_hand += $2 }
@@ -57,7 +58,7 @@ pages() {
 		}'
 }
 
-# pinned: pages that a device may write to.
+# pinned: prints the number of pinned pages, which devices may write to.
 pinned() {
 	awk '
 		$1 == "nr_foll_pin_acquired" { pinned += $2 }
@@ -70,7 +71,8 @@ in_use() {
 	{ objects; pages; pinned; } | sort -k 1,1
 }
 
-# grown BEFORE AFTER LIMIT: what there is more of than before: by the limit; of pinned pages, any.
+# grown BEFORE AFTER LIMIT: prints each count that grew by LIMIT or more; any growth of pinned pages
+# counts. Succeeds if there is one.
 grown() {
 	join "$1" "$2" | awk -v limit="$3" '
 		{ more = $3 - $2 }
@@ -78,7 +80,7 @@ grown() {
 		END { exit !grew }'
 }
 
-# settled: nothing is on its way out any more, like what waits for RCU.
+# settled: succeeds when the counts do not fall any more. Memory that waits for RCU is freed late.
 settled() {
 	in_use >"$scratch/before"
 	sleep 1
@@ -91,19 +93,19 @@ not_grown() {
 	! grown "$scratch/before" "$scratch/after" "$1" >"$scratch/grown"
 }
 
-# no_growth ROUND COUNT TIMES: after a first round, which fills the caches, so many more of them
-# leave less of everything than one for each ten of their connections, each of COUNT.
+# no_growth ROUND COUNT TIMES: runs ROUND, which makes COUNT connections, once to fill the caches
+# and then TIMES times. No count may grow by one per ten of these connections, or more.
 no_growth() {
 	local round=$1 limit=$(($2 * $3 / 10))
 	"$round" 1
-	wait_until 30 settled || { say "of what was there before:"; cat "$scratch/grown"; return 1; }
+	wait_until 30 settled || { say "the counts still fall:"; cat "$scratch/grown"; return 1; }
 	"$round" "$3"
 	wait_until 20 not_grown "$limit" || { cat "$scratch/grown"; return 1; }
-	say "$(($2 * $3)) connections, of nothing $limit more:"
+	say "$(($2 * $3)) connections, no count grew by $limit; these grew by a twentieth of that:"
 	grown "$scratch/before" "$scratch/after" $((limit / 20)) || true
 }
 
-# refuse TIMES: each time 300 wrong Requests, and 20 that the application rejects.
+# refuse TIMES: sends TIMES times 300 wrong Requests, and 20 that the application rejects.
 refuse() {
 	local i
 	for ((i = 0; i < $1; i++)); do
@@ -117,7 +119,7 @@ plan 2
 setup make_path veth-1500
 setup no_time_wait
 limit=500
-stage "$connections connections, ten times over, leave nothing" \
+stage "$connections connections, ten times over, leave nothing behind" \
 	no_growth open_and_close "$connections" 10
-stage "MPA-20 refused and rejected connections leave nothing" no_growth refuse 320 10
+stage "MPA-20 refused and rejected connections leave nothing behind" no_growth refuse 320 10
 finish

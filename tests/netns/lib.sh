@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # shellcheck shell=bash disable=SC2034 # the themes use what is set here
-# Namespaces, waiting, expectations, KTAP, the final gate: what all themes share.
+# What all themes share: namespaces, waiting, expectations, KTAP, the final gate.
 #
 #        ns1                                       ns2
 #   veth1 10.77.0.1 fd77::1  ---------------  veth2 10.77.0.2 fd77::2
@@ -14,9 +14,9 @@
 #	stage "what is claimed"	function that proves it
 #	finish
 #
-# A stage runs in a subshell under "set -e": the first command that fails ends it, and so does a
-# command that runs into its time limit. Whatever it leaves running in the namespaces is killed.
-# ONLY=REGEX runs only the stages whose claim fits that extended regular expression.
+# A stage runs in a subshell under "set -e". The first command that fails or exceeds its time limit
+# ends the stage. Processes that it leaves running in the namespaces are killed. ONLY=REGEX runs
+# only the stages whose claim matches that extended regular expression.
 
 set -uo pipefail
 
@@ -28,8 +28,8 @@ theme=$(basename "$0" .sh)
 ns1=xiw-$$-1
 ns2=xiw-$$-2
 scratch=$(mktemp -d "/tmp/xiw-$theme-XXXXXX")
-export XIW_SKIPPED=$scratch/skipped	# where a claim that skips itself writes why
-repeated=$scratch/repeated		# what was done again
+export XIW_SKIPPED=$scratch/skipped	# a claim that skips itself writes the reason there
+repeated=$scratch/repeated		# the reasons of once_more
 
 if [[ ! -e ${KSELFTEST_DIR:-}/kselftest/ktap_helpers.sh ]]; then
 	echo "1..0 # SKIP KSELFTEST_DIR does not name the kernel's tools/testing/selftests"
@@ -49,8 +49,8 @@ plan() {
 	echo "xiw-test $$ begins $theme" >/dev/kmsg
 }
 
-# stage CLAIM COMMAND...: proves one claim. Status 4 is a skip if COMMAND has also written why: programs
-# end with any status when they fail, iscsiadm with 4.
+# stage CLAIM COMMAND...: proves one claim. Status 4 is a skip only if COMMAND has also written the
+# reason to XIW_SKIPPED. Programs fail with all kinds of status, iscsiadm for example with 4.
 stage() {
 	local claim=$1 status start=$SECONDS
 	shift
@@ -76,8 +76,8 @@ stage() {
 	fi
 }
 
-# claims_of DIR PROGRAM...: what programs of cases prove, each line "PROGRAM: CLAIM". One that does not
-# run has a claim, too, which fails.
+# claims_of DIR PROGRAM...: prints the claims of programs of cases, each as "PROGRAM: CLAIM". A
+# program that cannot run gets a claim, too, which fails.
 claims_of() {
 	local dir=$1 program
 	shift
@@ -86,14 +86,14 @@ claims_of() {
 	done
 }
 
-# skip REASON: ends the stage as skipped; tests/skips lists where that is expected.
+# skip REASON: ends the stage as skipped. tests/skips lists the skips that are expected.
 skip() {
 	say "skipped: $*"
 	echo "$*" >"$XIW_SKIPPED"
 	exit 4
 }
 
-# lone_stage TEXT COMMAND...: a stage that leaves no link behind, and no netdev of the name of_stage.
+# lone_stage TEXT COMMAND...: runs a stage, then removes all links and the netdev of_stage.
 lone_stage() {
 	local link ns
 	stage "$@"
@@ -105,13 +105,15 @@ lone_stage() {
 	done
 }
 
-# once_more REASON: a program that fails by a fault of its own is run again; how often is told at the end.
+# once_more REASON: call this before running a program again that failed because of a bug of its
+# own. The end of the theme says how often that happened.
 once_more() {
-	say "--- once more: $*"
+	say "--- running again: $*"
 	echo "$*" >>"$repeated"
 }
 
-# sample NAME: leaves a part of the array NAME if SAMPLE=PART/PARTS is set, all parts being about as large.
+# sample NAME: reduces the array NAME to one of its parts if SAMPLE=PART/PARTS is set. All parts
+# have about the same size.
 sample() {
 	local -n sampled=$1
 	local part parts i all
@@ -124,13 +126,13 @@ sample() {
 	done
 }
 
-# setup COMMAND...: what must work before any claim can be looked at.
+# setup COMMAND...: runs a command that must succeed before any claim can be tested.
 setup() {
 	(set -e; "$@") 2>&1 | sed -u 's/^/# /'
 	[[ ${PIPESTATUS[0]} -eq 0 ]] || ktap_exit_fail_msg "cannot set up: $*"
 }
 
-# need PROGRAM...: skips the whole theme if one is missing.
+# need PROGRAM...: skips the whole theme if a program is missing.
 need() {
 	local program
 	for program; do
@@ -170,10 +172,10 @@ serve() {
 	wait_listening "$ns" "$port" "$server"
 }
 
-# served: ends with the status of what serve started.
+# served: waits for the process that serve started and returns its status.
 served() { wait "$server"; }
 
-# kill_in NS: ends all that runs in a namespace.
+# kill_in NS: kills all processes in a namespace.
 kill_in() {
 	local pids
 	pids=$(ip netns pids "$1" 2>/dev/null) || return 0
@@ -188,7 +190,7 @@ expect_ok() {
 	"$@" || { say "failed with status $?"; return 1; }
 }
 
-# expect_fail TEXT COMMAND...: COMMAND fails, and what it prints matches the regular expression.
+# expect_fail TEXT COMMAND...: COMMAND must fail, and its output must match the regular expression.
 expect_fail() {
 	local text=$1 output
 	shift
@@ -215,7 +217,7 @@ wait_until() {
 	shift
 	until "$@"; do
 		if ((SECONDS >= deadline)); then
-			say "waited in vain for: $*"
+			say "time is over, still waiting for: $*"
 			return 1
 		fi
 		sleep 0.05
@@ -224,7 +226,7 @@ wait_until() {
 
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# No "grep -q" behind a pipe: it ends at the first hit, and what writes to it dies of SIGPIPE.
+# Do not use "grep -q" after a pipe: it ends at the first match, and the writer dies of SIGPIPE.
 listens() {
 	ip netns exec "$1" cat /proc/net/tcp /proc/net/tcp6 |
 		grep -E "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$2") [0-9A-F:]+ 0A " >/dev/null
@@ -232,7 +234,7 @@ listens() {
 
 listens_or_gone() { listens "$1" "$2" || gone "$3"; }
 
-# wait_listening NS PORT PID: a socket of NS listens on PORT; fails at once if PID ends before.
+# wait_listening NS PORT PID: waits until a socket of NS listens on PORT, or fails if PID ends.
 wait_listening() {
 	wait_until 20 listens_or_gone "$@"
 	listens "$1" "$2" && return
@@ -241,18 +243,18 @@ wait_listening() {
 	return 1
 }
 
-# wait_gone PID: for processes that are not children of this shell, too.
+# wait_gone PID [SECONDS]: waits until a process has ended. It need not be a child of this shell.
 wait_gone() { wait_until "${2:-20}" gone "$1"; }
 
 # --- modules and links ---
 
-# load TYPE: the module of a link type; ib_uverbs and rdma_ucm make the device files.
+# load TYPE: loads the module of a link type. ib_uverbs and rdma_ucm make the device files.
 load() {
-	modprobe -q -a ib_uverbs rdma_ucm || true # built in, perhaps
+	modprobe -q -a ib_uverbs rdma_ucm || true # they may be built in
 	[[ -e /sys/module/$1 ]] || modprobe "$1"
 }
 
-# unload TYPE: a module that is built in stays.
+# unload TYPE: unloads the module of a link type unless it is built in.
 unload() {
 	[[ -e /sys/module/$1/refcnt ]] || return 0
 	say "rmmod $1"
@@ -267,22 +269,22 @@ add_link() {
 
 del_link() { say "rdma link del $1"; rdma link del "$1"; }
 
-# link_names: the RDMA devices of this theme; all names begin with x and the shell's number.
+# link_names: prints the RDMA devices of this theme. Their names begin with x and the shell's PID.
 link_names() { rdma -j link | jq -r --arg begin "x$$" '.[].ifname | select(startswith($begin))'; }
 
 has_link() { [[ -e /sys/class/infiniband/$1 ]]; }
 has_no_link() { ! has_link "$1"; }
 
-# write_to FILE VALUE: for sysfs. The reason of a refusal is dd's to tell.
+# write_to FILE VALUE: writes to sysfs. Uses dd because it prints the reason if the kernel refuses.
 write_to() { printf '%s\n' "$2" | dd of="$1" status=none; }
 
-# set_loopback NAME 0|1: 1 carries without TCP what two ends on this host send each other.
+# set_loopback NAME 0|1: with 1, data between two ends on this host does not go through TCP.
 set_loopback() { [[ $link_type != xiw ]] || write_to "/sys/class/infiniband/$1/xiw/loopback" "$2"; }
 
-# counter NAME COUNTER: of a link, as "rdma statistic" shows it.
+# counter NAME COUNTER: prints a counter of a link, as "rdma statistic" does.
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 
-# has_state NAME STATE: of the port, like ACTIVE.
+# has_state NAME STATE: succeeds if the port has this state, for example ACTIVE.
 has_state() { rdma link show "$1/1" | grep -E "state $2( |\$)" >/dev/null; }
 
 # --- networks ---
@@ -295,8 +297,8 @@ make_namespaces() {
 	done
 }
 
-# make_veth MTU: the pair between the namespaces. Each gets an index that no netdev of the other
-# namespace has: siw listens by index alone.
+# make_veth MTU: makes the veth pair between the namespaces. Each end gets an index that no netdev
+# of the other namespace has, because siw identifies a netdev by its index only.
 make_veth() {
 	ip1 link add veth1 index 101 mtu "$1" type veth \
 		peer name veth2 index 102 mtu "$1" netns "$ns2"
@@ -309,8 +311,8 @@ make_veth() {
 	meet_neighbours
 }
 
-# The kernel's rdma_resolve_addr() misses a neighbour's answer that comes at once, and looks again
-# only when its time is over, 5 s later. So have the neighbours known before.
+# The kernel's rdma_resolve_addr() misses a neighbour's answer that comes at once, and then waits 5
+# s until its timeout. To avoid that, resolve the neighbours here.
 meet_neighbours() {
 	local addr
 	for addr in 10.77.0.2 fd77::2; do
@@ -325,7 +327,7 @@ make_dummy() {
 	ip1 link set dummy up
 }
 
-# make_path PATH: namespaces, netdev, module and links of one path.
+# make_path PATH: makes the namespaces, netdev and links of a path, and loads the module.
 make_path() {
 	load "$link_type"
 	[[ -e /run/netns/$ns1 ]] || make_namespaces
@@ -353,7 +355,7 @@ remove_path() {
 	esac
 }
 
-# use_path PATH FAMILY: sets where the server runs (server_ns), its address, and both devices.
+# use_path PATH FAMILY: sets the server's namespace (server_ns), its address (addr), both devices.
 use_path() {
 	server_ns=$ns1 family=$2
 	case $1-$2 in
@@ -371,7 +373,8 @@ use_path() {
 	esac
 }
 
-# claims_over_paths FUNCTION: FUNCTION proves what each line of stdin claims: PATH FAMILY WORD...
+# claims_over_paths FUNCTION: calls FUNCTION for each line of stdin, PATH FAMILY WORD..., after
+# making the path.
 claims_over_paths() {
 	local path family words last=
 	while read -r path family words; do
@@ -387,7 +390,7 @@ claims_over_paths() {
 
 # --- the final gate ---
 
-# What the kernel says when something is wrong with it.
+# What the kernel logs when something is wrong with it.
 bad_news='BUG[: ]|WARNING[: ]|Oops|KASAN|UBSAN|KCSAN|Call Trace|general protection fault[:,]'
 bad_news+='|refcount_t|corruption|unreferenced object|suspicious RCU|possible .* (locking|deadlock)'
 bad_news+='|inconsistent lock|blocked for more than|soft lockup|stall|atomic context'
@@ -395,11 +398,11 @@ bad_news+='|unregister_netdevice: waiting'
 
 log_is_clean() {
 	dmesg | sed -n "/xiw-test $$ begins/,\$p" >"$scratch/dmesg"
-	[[ -s $scratch/dmesg ]] || { say "the log has lost its marker"; return 1; }
+	[[ -s $scratch/dmesg ]] || { say "the log has lost the line \"begins\""; return 1; }
 	! grep -E -A 30 "$bad_news" "$scratch/dmesg"
 }
 
-# no_objects: the devices of this theme count none.
+# no_objects: succeeds if the devices of this theme have no objects.
 no_objects() {
 	rdma -j resource show | jq -e --arg begin "x$$" '
 		[.[] | select(.ifname | startswith($begin)) |
@@ -411,7 +414,8 @@ no_objects_left() {
 	wait_until 20 no_objects || { rdma resource show; return 1; }
 }
 
-# all_removed: rmmod may see the last references of what has just ended.
+# all_removed: deletes the links and unloads the modules. A process that has just ended may still
+# hold a reference, so try rmmod for a while.
 all_removed() {
 	local link
 	for link in $(link_names); do
@@ -422,13 +426,13 @@ all_removed() {
 	wait_until 20 unload siw
 }
 
-# finish: the gate, then totals and exit status.
+# finish: runs the gate, prints the totals and exits.
 finish() {
 	ONLY=
 	stage "no object is left of programs that ended" no_objects_left
 	stage "links go and the module unloads" all_removed
 	stage "the kernel's log is clean" log_is_clean
-	[[ ! -e $repeated ]] || sort "$repeated" | uniq -c | sed 's/^/# done once more:/'
+	[[ ! -e $repeated ]] || sort "$repeated" | uniq -c | sed 's/^/# done again:/'
 	ktap_finished
 }
 

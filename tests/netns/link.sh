@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# Links come, change and go with their netdevs, and a wrong command says why it is wrong.
+# Links follow their netdevs, and a wrong command is refused with a reason.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -8,13 +8,14 @@ need jq setpriv ibv_devinfo
 
 dev=x$$d
 
-# claim TEXT COMMAND...: a stage after which all is as before.
+# claim TEXT COMMAND...: runs a stage and restores the state before it.
 claim() {
 	lone_stage "$@"
 	ip -n "$ns1" link set dummy up
 }
 
-# A stage for what only xiw has. The peers run the others, to show that the tests are right.
+# only_xiw: skips a stage for a feature that only xiw has. The other stages also run on other link
+# types, to check the tests themselves.
 only_xiw() { [[ $link_type == xiw ]] || skip "$link_type has no such thing"; }
 
 link_add_loads_module() {
@@ -67,7 +68,7 @@ add_and_delete_often() {
 }
 rdma_quiet() { ip netns exec "$ns1" rdma "$@"; }
 
-# reason_given NETDEV: the log has a line of the module about this netdev.
+# reason_given NETDEV: succeeds if the module has logged a line about this netdev.
 reason_given() {
 	[[ $link_type == xiw ]] || return 0
 	dmesg | sed -n "/xiw-test $$ begins/,\$p" | grep -w "$1:.*xiw"
@@ -82,7 +83,7 @@ second_link_refused() {
 
 used_name_refused() {
 	add_link "$ns1" "$dev" dummy
-	# ib_core's own word for a name in use is ENFILE.
+	# ib_core returns ENFILE for a name in use.
 	expect_fail "File exists|Too many open files in system" \
 		n1 rdma link add "$dev" type "$link_type" netdev lo
 	[[ $(rdma -j link show "$dev/1" | jq -r '.[0].netdev') != lo ]]
@@ -98,7 +99,7 @@ netdev_of_other_namespace_refused() {
 	has_no_link "$dev"
 }
 
-# A netlink monitor has no addresses and carries no IP.
+# A netlink monitor has no address and does not carry IP.
 unfit_netdev_refused() {
 	ip1 link add of_stage type nlmon || skip "cannot make a netdev of type nlmon"
 	expect_fail "Invalid argument|not supported" \
@@ -196,7 +197,7 @@ link_goes_with_namespace() {
 	wait_until 20 has_no_link "$dev"
 }
 
-# is_a_switch SETTING: of the device's attribute group.
+# is_a_switch SETTING: the file in sysfs has the default 1, takes 0 and 1, and refuses other values.
 is_a_switch() {
 	local file=/sys/class/infiniband/$dev/xiw/$1 value
 	only_xiw

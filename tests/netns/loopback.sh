@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The verbs keep their promises within one host, where no TCP carries what they send: as verbs.sh.
+# The claims of verbs.sh, within one host and without TCP.
 
 loopback=1
-# What is the same with and without TCP is proved once.
+# These do not depend on whether TCP carries the data, so only this theme runs them.
 once=(neighbours races)
 # shellcheck source=tests/netns/verbs.sh
 . "$(dirname "$0")/verbs.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# A link belongs to the network namespace of its netdev, and nobody elsewhere has a say in it.
+# A link belongs to the network namespace of its netdev, and other namespaces cannot use it.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -10,18 +10,18 @@ dev1=x$$v1
 dev2=x$$v2
 short=$ns1-short
 
-# claim TEXT COMMAND...: a stage after which there is no namespace of its own, either.
+# claim TEXT COMMAND...: runs a lone_stage and removes its namespace $short.
 claim() {
 	lone_stage "$@"
 	kill_in "$short"
 	ip netns del "$short" 2>/dev/null
 }
 
-# --- the exclusive mode, which can only be chosen while there is one namespace ---
+# --- the exclusive mode, which can only be set while there is a single namespace ---
 
 set_netns_mode() { rdma system set netns "$1" 2>/dev/null; }
 
-# shows_link NS NAME: a process there sees it.
+# shows_link NS NAME: succeeds if a process in the namespace sees the link.
 shows_link() { ip netns exec "$1" rdma dev show | grep -w "$2" >/dev/null; }
 
 belongs_to_its_namespace() {
@@ -47,7 +47,7 @@ back_to_shared_mode() {
 
 # --- listeners ---
 
-# rpings SERVER_NS ADDRESS PORT CLIENT_NS [OPTION...]: what the client sends comes back.
+# rpings SERVER_NS ADDRESS PORT CLIENT_NS [OPTION...]: runs rping, which compares the data.
 rpings() {
 	local server_ns=$1 addr=$2 port=$3 client_ns=$4
 	shift 4
@@ -56,7 +56,7 @@ rpings() {
 	served
 }
 
-# Who adds the second link makes the core have that listener listen there.
+# When the second link is added, the RDMA core makes the listener of ns1 listen on it, too.
 takes_no_port_elsewhere() {
 	add_link "$ns1" "$dev1" veth1
 	serve "$ns1" 7301 rping -s -p 7301
@@ -65,7 +65,7 @@ takes_no_port_elsewhere() {
 	rpings "$ns2" 10.77.0.2 7301 "$ns1"
 }
 
-# listens_on_link NAME PORT: an rdma_cm_id does, whether the port could be had or not.
+# listens_on_link NAME PORT: succeeds if an rdma_cm_id listens, whether it got the TCP port or not.
 listens_on_link() { rdma resource show cm_id link "$1" | grep ":$2 " >/dev/null; }
 
 keeps_its_rdma_cm() {
@@ -83,7 +83,8 @@ time.sleep(60)'
 
 # --- callers ---
 
-# The rdma_cm finds the device of a netdev by the netdev's index alone, which others may have.
+# The rdma_cm finds the device of a netdev by the netdev's index only, and a netdev of another
+# namespace may have the same index.
 reaches_nobody_elsewhere() {
 	local ns
 	for ns in "$ns1" "$ns2"; do
@@ -113,8 +114,8 @@ has_data() { grep -qx data "$scratch/client"; }
 is_in_ns2() { ip -n "$ns2" link show "$1" >/dev/null 2>&1; }
 is_not_in_ns2() { ! is_in_ns2 "$1"; }
 
-# No word of the one end gets through to the other, so it says farewell until its time is over. Its netdev
-# goes with the namespace, and takes its peer along.
+# The link between the ends is down, so the closing connection waits until its deadline and keeps
+# the namespace. When the namespace goes, so does its netdev, and with it the other end of the veth.
 is_kept_for_a_farewell() {
 	local client end
 	make_short_namespace
@@ -136,16 +137,17 @@ is_kept_for_a_farewell() {
 	wait_until 20 has_no_link "$dev1"
 }
 
-# --- what IP is told ---
+# --- IP ---
 
 pcap=$scratch/capture.pcap
 
-# packets FILTER: of the client, with octets of the stream.
+# packets FILTER: counts packets that match the filter and have TCP payload.
 packets() { tshark -r "$pcap" -Y "tcp.len > 0 && $1" 2>/dev/null | wc -l; }
 
 has_packets() { [[ $(packets "$1") -gt 0 ]]; }
 
-# is_on_the_wire FAMILY: 46 of 64 classes is expedited forwarding.
+# is_on_the_wire FAMILY: all packets of the client have DSCP 46, expedited forwarding. The type of
+# service 184 is 46 << 2.
 is_on_the_wire() {
 	local to=10.77.0.2 from=10.77.0.1 is_from=ip.src class=ip.dsfield.dscp
 	[[ $1 == 4 ]] || { to=fd77::2 from=fd77::1 is_from=ipv6.src class=ipv6.tclass.dscp; }
@@ -158,7 +160,7 @@ is_on_the_wire() {
 	n1 ucmatose -s "$to" -b "$from" -t 184 -C 2 -c 1
 	served
 	wait_until 20 has_packets "$is_from == $from"
-	expect_equal "$(packets "$is_from == $from && $class != 46")" 0 "packets without it"
+	expect_equal "$(packets "$is_from == $from && $class != 46")" 0 "packets with another class"
 }
 
 works_in_vrf() {
@@ -181,8 +183,8 @@ setup make_namespaces
 setup make_veth 1500
 claim "a listener takes no port of a link in another namespace"	takes_no_port_elsewhere
 claim "a port in use does not cost a new link its rdma_cm"	keeps_its_rdma_cm
-claim "nobody is reached through a link in another namespace"	reaches_nobody_elsewhere
-claim "a namespace stays until its connections are over"	is_kept_for_a_farewell
+claim "a call does not go through a link in another namespace"	reaches_nobody_elsewhere
+claim "a namespace stays until its connections have ended"	is_kept_for_a_farewell
 claim "the type of service is on the wire with IPv4"	is_on_the_wire 4
 claim "the type of service is on the wire with IPv6"	is_on_the_wire 6
 claim "a link works in a VRF"				works_in_vrf

@@ -7,9 +7,9 @@
 
 port=18515
 
-# perftest TOOL OPTION...: server and client over the path in use. -F: the guest's CPU clock is
-# what it is. The server closes its first listener and opens another on the same port; a client that
-# calls in between is refused, tries again, and trips over that: then both have one more chance.
+# perftest TOOL OPTION...: runs server and client over the path in use. -F ignores that the guest's
+# CPU frequency varies. The server closes its first listener and opens another one on the same port.
+# A client that connects in between is refused, and its own retry fails; then run both again.
 perftest() {
 	for _ in 1 2 3; do
 		run_perftest "$@" && return
@@ -34,12 +34,12 @@ zero_windows() {
 	n1 nstat -asz TcpExtTCPWantZeroWindowAdv | awk '/^TcpExt/ { print $2 }'
 }
 
-# Whatever one end gets from the other is processed at once, so TCP never runs out of room.
+# Each end processes received data at once, so TCP's receive window must never close.
 window_stays_open() {
 	local before
 	set_loopback "$client_dev" 0 || return
 	before=$(zero_windows) || return
-	[[ $before ]] || { say "nstat knows no count of closed windows"; return 1; }
+	[[ $before ]] || { say "nstat does not count closed windows"; return 1; }
 	perftest "$@" || return
 	expect_equal "$(zero_windows)" "$before" "closed windows"
 }
@@ -51,7 +51,7 @@ claim() {
 	stage "${*:3} over $1, IPv$2" perftest "${@:3}"
 }
 
-# Each line is a path, a family, a program and its options. -a goes from 2 to 8388608 octets.
+# Each line is a path, a family, a program and its options. -a runs all sizes from 2 to 8388608.
 claims=$(cat <<-'END'
 	veth-1500	4	ib_write_bw	-n 5 -a
 	veth-1500	4	ib_write_bw	-n 500 --use_old_post_send
@@ -108,9 +108,9 @@ claims=$(cat <<-'END'
 	END
 )
 
-# FULL is each program with each option over each path and family. With -e, ib_send_bw waits for the event
-# of a Send even when it is a credit that it lacks, and stands still if its peer is by two thirds of the
-# receives behind: with 5000 of them no peer is.
+# FULL runs each program with each option over each path and family. With -e, ib_send_bw waits for
+# the event of a Send even if it needs a credit instead, and hangs if the peer is behind by two
+# thirds of the receives. With 5000 receives no peer is.
 full_claims() {
 	local path family
 	for path in veth-1500 veth-9000 dummy lo; do
@@ -152,6 +152,6 @@ sample chosen
 plan $((${#chosen[@]} + 1))
 claims_over_paths claim < <(printf '%s\n' "${chosen[@]}")
 use_path lo 4
-stage "a stream of Reads closes no window" window_stays_open ib_read_bw -s 64 -t 1024 \
+stage "a stream of Reads closes no TCP window" window_stays_open ib_read_bw -s 64 -t 1024 \
 	-n $((100000 / ${FEWER:-1}))
 finish

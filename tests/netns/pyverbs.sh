@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# rdma-core's own tests pass, but for those that pyverbs/skips lists with the reason.
+# rdma-core's own tests pass, except those that pyverbs/skips lists with a reason.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -13,7 +13,7 @@ fi
 run=$here/../pyverbs/run
 results=$scratch/results
 
-# All at once, as starting Python takes longer than most of the tests.
+# Runs all tests in one process, because Python takes longer to start than most tests to run.
 run_all() {
 	limit=300 n1 "$run" "$client_dev" >"$results" 2>&1 || { cat "$results"; return 1; }
 }
@@ -23,7 +23,7 @@ passes() {
 	grep -qx "passed $1" "$results"
 }
 
-# One that is listed and has become able to run belongs off the list.
+# A listed test that passes must leave the list.
 listed_cannot_run() {
 	local others
 	grep '^unable ' "$results"
@@ -41,5 +41,5 @@ setup run_all
 for claim in "${claims[@]}"; do
 	stage "${claim#tests.}" passes "$claim"
 done
-stage "what is listed cannot run" listed_cannot_run
+stage "the listed tests cannot run" listed_cannot_run
 finish

@@ -1,21 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The programs of librdmacm run, and what can compare data does.
+# The programs of librdmacm run. Those that can compare data do.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
 need rping ucmatose cmtime rdma_server rdma_client rdma_xserver rdma_xclient rstream riostream rcopy
 
-port=7200	# each stage takes its own
+port=7200	# each stage uses another port
 
-# on PATH FAMILY FUNCTION: one stage on one path.
+# on PATH FAMILY FUNCTION: runs FUNCTION on one path.
 on() {
 	use_path "$1" "$2"
 	"$3"
 }
 
-# When all is done rping closes its event channel, while a thread of its own may still look there and
-# then end the program as failed.
+# When rping is done it closes its event channel. Its own thread may still read from the channel,
+# and then ends the program as failed.
 rping_verifies() {
 	for _ in 1 2 3; do
 		serve "$server_ns" "$port" rping -s -a "$addr" -p "$port" -C 100 -S 60000 -V
@@ -24,7 +24,7 @@ rping_verifies() {
 			return
 		fi
 		tail -n 1 "$scratch/rping" | grep -x 'rdma_get_cm_event: Bad file descriptor'
-		once_more "rping tripped over the end of its own event channel"
+		once_more "rping failed when it closed its own event channel"
 		served
 	done
 	return 1
@@ -36,10 +36,11 @@ ucmatose_ten_connections() {
 	served
 }
 
-# All of a step's at once: resolved, connected, disconnected. cmtime's two ends also talk over a plain
-# TCP connection to the same name and port, by IPv4. An iWARP listener has a port of TCP for itself, so
-# the name has another address for it. Then cmtime makes as many connections of queue pairs that it
-# does not have, by the numbers from 1000 on; over iWARP somebody has to have them.
+# cmtime does each step for all connections at once: resolve, connect, disconnect. Its two ends also
+# talk over a plain TCP connection with IPv4, using the same name and port as for RDMA. An iWARP
+# listener cannot share its port with TCP, so the name has a second address for it. Then cmtime
+# makes as many connections with queue pair numbers from 1000 on, without creating these queue
+# pairs. iWARP needs them to exist.
 cmtime_200_connections() {
 	# shellcheck disable=SC2016 # the inner shell's words
 	local with_hosts=(bash -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$scratch/hosts")
@@ -52,7 +53,7 @@ cmtime_200_connections() {
 	served
 }
 
-# own_queue_pairs NS DEVICE: somebody has those from 1000 to 1199 until the end of this stage.
+# own_queue_pairs NS DEVICE: creates queue pairs 1000 to 1199, which exist until the stage ends.
 own_queue_pairs() {
 	start "$1" "$programs/queue_pairs" "$2" 1000 200 >"$scratch/queue_pairs-$2"
 	wait_until 20 grep -qx ready "$scratch/queue_pairs-$2"
@@ -92,7 +93,7 @@ riostream_verifies() {
 	stream riostream 1000000 1
 }
 
-# The server goes on to listen; the stage ends it.
+# The server does not end by itself; the end of the stage kills it.
 rcopy_compares() {
 	head -c 64M /dev/urandom >"$scratch/sent"
 	serve "$server_ns" "$port" rcopy -p "$port"
@@ -103,10 +104,11 @@ rcopy_compares() {
 
 all=(rping_verifies ucmatose_ten_connections rdma_client_server rstream_verifies
 	riostream_verifies)
-ipv4_only=(rdma_xclient_xserver rcopy_compares) # their servers listen to nothing else
+ipv4_only=(rdma_xclient_xserver rcopy_compares) # their servers do not listen on IPv6
 few=(rping_verifies ucmatose_ten_connections)
 
-# functions_over PATH FAMILY: all of them over two paths, and over the others too if FULL is set.
+# functions_over PATH FAMILY: prints the functions to run over a path: all over two of the paths,
+# and all over each path if FULL is set.
 functions_over() {
 	if [[ ! ${FULL:-} && $1 =~ veth-9000|dummy ]]; then
 		echo "${few[@]}"

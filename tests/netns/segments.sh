@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The verbs keep their promises over a network, where messages are cut into segments of 1500 octets: as
-# verbs.sh, over IPv6, from one namespace and device to another.
+# The claims of verbs.sh over a network with an MTU of 1500, with IPv6, between two namespaces and
+# two devices.
 #
-# Only the programs that move data: what the others show (queues, notifications, rights, limits) does not
-# depend on the path. IPv4 has 20 octets more in a segment, and nothing else is different here. It takes
-# about half a minute on a kernel at native speed.
+# Only the programs that move data run here. The claims of the others (queues, notifications,
+# rights, limits) do not depend on the path. IPv4 would only make each segment's payload 20 octets
+# longer. The theme takes about half a minute on a kernel at native speed.
 
-# Thousands of segments are enough.
+# Use shorter runs: some thousand segments are enough.
 export FETCH_ADDS=${FETCH_ADDS:-1000} MESSAGE_BYTES=${MESSAGE_BYTES:-4194305}
 path=veth-1500 family=6
 only_names=(data atomics immediate length odp srq)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# Storage over RDMA, both of whose ends are the kernel's: NVMe-oF, NFS, iSER.
+# Storage over RDMA with both ends in the kernel: NVMe-oF, NFS, iSER.
 #
-# They live in the first network namespace, so both ends share one device on a dummy; TCP carries what
-# they send, unless a claim says otherwise.
+# The kernel's storage stacks use the initial network namespace, so both ends share one device on a
+# dummy netdev. TCP carries the data unless a claim says otherwise.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -12,7 +12,7 @@ need nvme fio exportfs rpc.nfsd iscsid iscsiadm
 dev=x$$s
 address=10.79.0.1
 configfs=/sys/kernel/config
-disk=$scratch/disk	# what the targets export
+disk=$scratch/disk	# the targets export this file
 megabytes=32
 
 run() {
@@ -30,11 +30,12 @@ make_device() {
 	head -c "${megabytes}M" /dev/urandom >"$scratch/data"
 }
 
-# end_daemon PID: asks first. One whose signal handler logs and exits can lock itself up by that; it
-# holds the pipe that the stage's output goes through, for which the stage would wait.
+# end_daemon PID: sends SIGTERM and, after 10 s, SIGKILL. A daemon whose signal handler logs and
+# exits may deadlock. It would keep the pipe of the stage's output open, and the stage would wait
+# for it.
 end_daemon() {
 	kill "$1"
-	wait_gone "$1" 10 || { say "killed, as it did not end when asked to: $1"; kill -KILL "$1"; }
+	wait_gone "$1" 10 || { say "killing $1, which ignored SIGTERM"; kill -KILL "$1"; }
 }
 
 make_link() {
@@ -42,10 +43,11 @@ make_link() {
 	set_loopback "$dev" 0
 }
 
-# same FILE: it begins with what was written.
+# same FILE: the file begins with the data that was written.
 same() { run cmp -n "$((megabytes << 20))" "$scratch/data" "$1"; }
 
-# copy_and_compare DEVICE: writes, reads back past the page cache, and looks at the target's own copy.
+# copy_and_compare DEVICE: writes data, reads it back with direct I/O, and compares that and the
+# target's file with the original.
 copy_and_compare() {
 	run dd if="$scratch/data" of="$1" bs=1M oflag=direct status=none
 	run dd if="$1" of="$scratch/back" bs=96K oflag=append conv=notrunc iflag=direct,count_bytes \
@@ -55,14 +57,14 @@ copy_and_compare() {
 	rm "$scratch/back"
 }
 
-# verify DEVICE: many requests of all sizes at a time, with checksums.
+# verify DEVICE: keeps many requests of all sizes in flight and checks the data by checksums.
 verify() {
 	run fio --name=verify --filename="$1" --direct=1 --rw=randwrite --bsrange=4k-512k \
 		--blockalign=4k --ioengine=libaio --iodepth=32 --size="${megabytes}M" \
 		--verify=crc32c --verify_state_save=0 --output="$scratch/fio"
 }
 
-# hammer DEVICE: writes and reads until it cannot.
+# hammer DEVICE: writes and reads in the background until an error or the time limit.
 hammer() {
 	say "fio on $1 without end &"
 	timeout -k 5 "$limit" fio --name=hammer --filename="$1" --direct=1 --rw=randrw \
@@ -75,7 +77,7 @@ hammer() {
 fpdus() { counter "$dev" rx_fpdus; }
 beyond() { (($(fpdus) > $1)); }
 
-# wait_moving: returns when data moves that did not before.
+# wait_moving: waits until another 500 FPDUs have arrived.
 wait_moving() { wait_until 40 beyond $(($(fpdus) + 500)); }
 
 # --- NVMe-oF ---
@@ -126,7 +128,7 @@ find_nvme() {
 	return 1
 }
 
-# nvme_round [COMMAND...]: the command is run when both are connected.
+# nvme_round [COMMAND...]: connects, runs the command, then transfers and compares data.
 nvme_round() {
 	trap stop_nvme_target EXIT
 	start_nvme_target
@@ -147,7 +149,7 @@ nvme_without_tcp() {
 
 shows_srq() { rdma resource show srq | grep -w "$dev" | grep nvmet; }
 
-# The target's queue pairs share one queue of receives then.
+# With use_srq the target's queue pairs share one receive queue.
 nvme_with_srq() {
 	rmmod nvmet-rdma 2>/dev/null || skip "the target is built in"
 	modprobe nvmet-rdma use_srq=1
@@ -157,8 +159,8 @@ nvme_with_srq() {
 
 no_nvme() { ! find_nvme; }
 
-# The target goes with the link as well. An initiator that has noticed that first waits for it to come
-# back, until it is told not to.
+# Deleting the link also removes the target. If the initiator notices that first, it tries to
+# reconnect until it is told to disconnect.
 nvme_link_deleted() {
 	trap 'stop_nvme_target; has_link "$dev" || make_link' EXIT
 	start_nvme_target
@@ -185,7 +187,7 @@ start_nfs_server() {
 	run exportfs -i -o rw,insecure,no_root_squash,no_subtree_check,fsid=0 "*:$scratch/export"
 	start_mountd
 	run rpc.nfsd --lease-time 10 --grace-time 10 -N 3 --rdma=20049 2
-	# New kernels refuse: there are no old clients to wait for.
+	# Newer kernels refuse this, because there are no old clients to wait for.
 	echo Y >/proc/fs/nfsd/v4_end_grace || true
 }
 
@@ -213,12 +215,12 @@ nfs_round() {
 	nfs_mount
 	run dd if="$scratch/data" of="$scratch/mnt/file" bs=1M conv=fsync status=none
 	same "$scratch/export/file"
-	run umount "$scratch/mnt"	# and with it the page cache
+	run umount "$scratch/mnt"	# this empties the page cache
 	nfs_mount
 	same "$scratch/mnt/file"
 }
 
-# The mount is a hard one: what waits when the link goes is done when it is there again.
+# The mount is hard: writes that wait when the link goes are done when the link is back.
 nfs_outlives_link() {
 	trap stop_nfs EXIT
 	start_nfs_server
@@ -241,8 +243,8 @@ target=iqn.2003-01.org.linux-iscsi.xiw:$$
 portal=$configfs/target/iscsi/$target/tpgt_1/np/$address:3260
 core=$configfs/target/core/fileio_0/xiw
 
-# Beside each iSER portal the target opens a TCP portal of the same port, which iWARP cannot share:
-# that one is opened in another namespace.
+# For each iSER portal the target also opens a TCP portal on the same port, which an iWARP listener
+# cannot share. Creating the portal from another namespace puts the TCP portal there.
 start_iser_target() {
 	local group=$configfs/target/iscsi/$target/tpgt_1
 	modprobe -a target_core_file iscsi_target_mod ib_isert ib_iser sd_mod
@@ -278,7 +280,7 @@ iscsi() { run iscsiadm -m node -T "$target" -p "$address:3260" -I iser "$@"; }
 
 start_initiator() {
 	mkdir -p /run/lock
-	setsid iscsid -f &	# at its end it kills its process group
+	setsid iscsid -f &	# when it ends it kills its process group
 	iscsid=$!
 	wait_until 20 iscsi -o new
 }

@@ -1,8 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# Whatever is taken away during full traffic, both ends are told and nothing hangs.
+# When a process, link, netdev, module or CPU goes away during traffic, both ends are told and
+# nothing hangs.
 #
-# LOOPS=50 does each 50 times. Over veth, TCP carries the traffic; over dummy both ends are on one host.
+# LOOPS=50 does everything 50 times. Over veth TCP carries the traffic; over dummy both ends are on
+# one host and do not use TCP.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -10,7 +12,8 @@
 loops=${LOOPS:-3}
 port=7400
 
-# Four connections write, read and send all the time. Each end's words go to a file.
+# start_traffic: makes four connections that write, read and send all the time. The output of each
+# end goes to a file.
 start_traffic() {
 	port=$((port + 1))
 	serve "$server_ns" "$port" "$programs/peer" --connections 4 --size 262144 \
@@ -24,7 +27,7 @@ start_traffic() {
 
 carried_without_tcp() { (($(counter "$client_dev" tx_loop))); }
 
-# told FILE EVENT...: the end that wrote FILE names an event for each of its four connections.
+# told FILE EVENT...: the end that wrote FILE saw one of the events for each of four connections.
 told() {
 	local file=$1 events
 	shift
@@ -34,7 +37,7 @@ told() {
 	return 1
 }
 
-# Both ends finish by themselves, with status 0: each of their connections had its event.
+# both_end_with EVENT...: both ends exit with status 0, and each connection saw one of the events.
 both_end_with() {
 	wait "$client" || { cat "$scratch/client"; return 1; }
 	served || { cat "$scratch/server"; return 1; }
@@ -42,7 +45,7 @@ both_end_with() {
 	told server "$@"
 }
 
-# repeat PATH FUNCTION: with links and traffic made anew each time.
+# repeat PATH FUNCTION: runs FUNCTION several times, each time with new links and new traffic.
 repeat() {
 	local i path=$1
 	use_path "$path" 4
@@ -83,7 +86,7 @@ netdev_deleted() {
 	wait_until 20 has_no_link "$server_dev"
 }
 
-# kill_below PID: the program that a "timeout" runs.
+# kill_below PID: kills the program that "timeout" runs.
 kill_below() {
 	pkill -KILL -P "$1"
 	wait_gone "$1"
@@ -101,7 +104,8 @@ listener_killed() {
 	told client DISCONNECTED
 }
 
-# Nothing of TCP that ends a connection arrives any more. The loop tells each end of the other.
+# without_farewell FUNCTION: runs FUNCTION while FIN and RST are dropped. The loop itself must tell
+# each end that the other has gone.
 without_farewell() {
 	local status=0
 	n1 nft -f - <<-'EOT'
@@ -122,7 +126,8 @@ without_farewell() {
 caller_vanishes() { without_farewell caller_killed; }
 listener_vanishes() { without_farewell listener_killed; }
 
-# Programs that have a device open do not keep the module, as its devices can be taken from them.
+# Programs that have a device open do not hold the module, because the kernel can disconnect them
+# from the device.
 module_removed() {
 	limit_time rmmod "$link_type"
 	both_end_with DISCONNECTED DEVICE_REMOVAL
@@ -133,17 +138,17 @@ module_removed() {
 segments() { echo $(($(counter "$client_dev" tx_fpdus) + $(counter "$client_dev" tx_loop))); }
 more_segments_than() { (($(segments) > $1)); }
 
-# cpu_is 0|1: the traffic goes on, with that CPU and without.
+# cpu_is 0|1: takes CPU 1 offline or online. The traffic must go on.
 cpu_is() {
 	local before
 	echo "$1" >/sys/devices/system/cpu/cpu1/online
 	before=$(segments)
 	wait_until 20 more_segments_than $((before + 1000)) && return
-	say "no traffic with $1"
+	say "no traffic after writing $1 to cpu1/online"
 	return 1
 }
 
-# A queue pair that the thread of such a CPU sends for is taken over by another.
+# Another CPU's worker takes over the queue pairs of the worker of a CPU that goes offline.
 cpu_gone() {
 	cpu_is 0
 	cpu_is 1
@@ -151,11 +156,11 @@ cpu_gone() {
 }
 
 cpu_goes() {
-	[[ -e /sys/devices/system/cpu/cpu1/online ]] || skip "no CPU can be taken away here"
+	[[ -e /sys/devices/system/cpu/cpu1/online ]] || skip "no CPU can be taken offline here"
 	repeat "$1" cpu_gone
 }
 
-# limit_time COMMAND...: fails if a shell function takes longer than the time limit.
+# limit_time COMMAND...: runs a shell function and fails if it took longer than the time limit.
 limit_time() {
 	local begin=$SECONDS
 	"$@" || return
@@ -172,7 +177,7 @@ stage "rdma link del at the caller, $loops times"	repeat veth-1500 link_deleted
 stage "rdma link del at the listener, $loops times"	repeat veth-1500 peer_link_deleted
 stage "ip link del of the netdev, $loops times"		repeat veth-1500 netdev_deleted
 stage "rmmod, $loops times"				repeat veth-1500 module_removed
-stage "a CPU goes and comes beside traffic"		cpu_goes veth-1500
+stage "a CPU goes offline and online under traffic"	cpu_goes veth-1500
 stage "one host: kill -9 of the caller, $loops times"	repeat dummy caller_killed
 stage "one host: kill -9 of the listener, $loops times"	repeat dummy listener_killed
 stage "one host: kill -9 of the caller with FIN and RST filtered"	one_time dummy caller_vanishes
@@ -180,5 +185,5 @@ stage "one host: kill -9 of the listener with FIN and RST filtered"	one_time dum
 stage "one host: rdma link del, $loops times"		repeat dummy link_deleted
 stage "one host: ip link del, $loops times"		repeat dummy netdev_deleted
 stage "one host: rmmod, $loops times"			repeat dummy module_removed
-stage "one host: a CPU goes and comes beside traffic"	cpu_goes dummy
+stage "one host: a CPU goes offline and online under traffic"	cpu_goes dummy
 finish

@@ -1,42 +1,43 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The verbs keep their promises: every claim of the programs in tests/verbs, one stage each. TCP
-# carries them; loopback.sh proves the same without.
+# The verbs behave as documented: one stage for each claim of the programs in tests/verbs. TCP
+# carries the data; loopback.sh proves the same without TCP.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
-loopback=${loopback:-0}	# both ends are on this host, and no TCP carries the data
+loopback=${loopback:-0}	# 1: both ends are on this host and do not use TCP
 path=${path:-dummy}
 family=${family:-4}
 [[ -v once ]] || once=()
 
-# The programs have both ends in one process, over one device.
+# In these programs both ends are in one process and use one device.
 names=(connect data dm dmabuf atomics immediate extended flush length notify odp rejected
 	requests rereg resize rings srq window bad_peer scribble shares bounded destroyed pieces
 	ended outstanding threads manual callers disconnect "${once[@]}")
-# Debian's kernels have control groups, and a build for tests can be told to promise little.
+# "charge" needs control groups of memory. "limits" needs a test build, which can be told to have
+# only a few objects.
 ! grep -qw cgroup2 /proc/filesystems || names+=(charge)
 ! modinfo xiw 2>/dev/null | grep -qE ': +limits:' || names+=(limits)
 [[ ! ${only_names[*]:-} ]] || names=("${only_names[@]}")
 mapfile -t claims < <(claims_of "$programs" "${names[@]}")
 sample claims
 
-# The module posts while it is loaded; what it says of a fault is in the log.
+# The test runs while the module is being loaded. If it fails, the reason is in the kernel's log.
 kernel_consumer() {
-	modinfo xiw_consumer >/dev/null || skip "the test module is not built"
+	modinfo xiw_consumer >/dev/null || skip "the test module was not built"
 	n1 modprobe xiw_consumer "address=$addr" || { dmesg | grep xiw_consumer; return 1; }
 	rmmod xiw_consumer
 }
 
-# prove PROGRAM CLAIM: where the server's device is. Over a path of two namespaces the program calls from
-# the other one.
+# prove PROGRAM CLAIM: runs the program in the server's namespace. If the path has two namespaces,
+# the program calls from the other one.
 prove() {
 	local -a caller=()
 	[[ $server_ns == "$ns1" ]] || caller=(env "CALLER_NETNS=$ns1")
 	in_ns "$server_ns" "${caller[@]}" "$programs/$1" "$addr" "$2"
 }
 
-# The handshake is TCP's in any case; what it sends is not counted.
+# The handshake always uses TCP, but tx_fpdus does not count it.
 carried_as_set() {
 	local any fpdus segments
 	read -r any < <("$programs/data" --list)
@@ -48,10 +49,10 @@ carried_as_set() {
 	((loopback ? !fpdus && segments : fpdus && !segments))
 }
 
-# received FIGURE: of the server's end of the veth, like packets.
+# received FIGURE: prints a counter of the server's end of the veth: packets or bytes.
 received() { ip netns exec "$ns2" cat "/sys/class/net/veth2/statistics/rx_$1"; }
 
-# What crosses the network is cut as TCP cuts it for a card that does nothing by itself.
+# TCP cuts the data into segments, as for a network card without segmentation offload.
 cut_into_segments() {
 	local packets octets
 	packets=$(received packets) octets=$(received bytes)
@@ -75,11 +76,11 @@ setup set_loopback "$client_dev" "$loopback"
 setup set_loopback "$server_dev" "$loopback"
 if [[ $path == dummy ]]; then
 	prove_all
-	stage "kernel: a consumer there posts all kinds of requests" kernel_consumer
+	stage "kernel: a consumer in the kernel posts all kinds of requests" kernel_consumer
 else
 	setup ip1 link set veth1 gso_max_segs 1
 	setup ip2 link set veth2 gso_max_segs 1
 	prove_all
-	stage "what they send crosses the network in segments of 1500 octets" cut_into_segments
+	stage "data crosses the network in segments of 1500 octets" cut_into_segments
 fi
 finish

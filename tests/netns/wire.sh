@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# What goes over the wire is what the RFCs say, in the eyes of tshark.
+# The packets on the wire are what tshark expects from the RFCs.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -8,7 +8,7 @@ need ib_read_bw ib_send_bw ib_write_bw rping tcpdump tshark
 
 pcap=$scratch/capture.pcap
 
-# capture COMMAND...: with all of the packets of COMMAND in $pcap.
+# capture COMMAND...: runs COMMAND and writes its packets to $pcap.
 capture() {
 	start "$ns1" tcpdump -i veth1 -s 0 -B 65536 -U -w "$pcap" tcp 2>"$scratch/tcpdump"
 	wait_until 20 grep -q 'listening on' "$scratch/tcpdump"
@@ -18,10 +18,10 @@ capture() {
 	cat "$scratch/tcpdump"
 }
 
-# has_end: the capture has reached the end of the connection, in both directions.
+# has_end: succeeds if the capture has the FINs of both directions.
 has_end() { [[ $(read_capture -Y 'tcp.flags.fin == 1' 2>/dev/null | wc -l) -ge 2 ]]; }
 
-# rpcordma and smb_direct would guess at the payload.
+# The dissectors rpcordma and smb_direct would try to decode the payload.
 read_capture() { tshark -r "$pcap" --disable-protocol rpcordma --disable-protocol smb_direct "$@"; }
 
 transfer() {
@@ -36,8 +36,9 @@ rping_verifies() {
 	served
 }
 
-# all_decoded COMMAND...: every octet of the stream after the handshake is in an FPDU that tshark has
-# decoded, and each CRC is good. Octets: those of the FPDUs against those of TCP.
+# all_decoded COMMAND...: every octet of the stream after the handshake is in an FPDU that tshark
+# decoded, and each CRC is good. To check that, compare the sum of the FPDUs with the octets that
+# TCP carried.
 all_decoded() {
 	local text fpdus good bad
 	capture "$@"
@@ -58,20 +59,20 @@ no_dissector_complains() {
 	! read_capture -Y '_ws.malformed || tcp.analysis.lost_segment' 2>/dev/null | grep .
 }
 
-# ULPDU, its length, pad and CRC
+# octets_of_fpdus: an FPDU consists of a length, the ULPDU, a pad and a CRC.
 octets_of_fpdus() {
 	read_capture -T fields -e iwarp_mpa.ulpdulength -Y iwarp_mpa.fpdu 2>/dev/null |
 		tr ',' '\n' | awk '{ sum += int(($1 + 2 + 3) / 4) * 4 + 4 } END { print sum }'
 }
 
-# Both directions, without retransmissions and without the two frames of the handshake.
+# octets_of_streams: counts both directions, except retransmissions and the frames of the handshake.
 octets_of_streams() {
 	read_capture -T fields -e tcp.len -e iwarp_mpa.pdlength \
 		-Y 'tcp.len > 0 && !tcp.analysis.retransmission' 2>/dev/null |
 		awk '{ sum += $1; if (NF > 1) sum -= 20 + $2 } END { print sum }'
 }
 
-# Lines of payload in hex: how many there are, and how many of them are whole FPDUs from end to end.
+# count_whole: reads lines of payload in hex. Prints their number, and how many are whole FPDUs.
 count_whole() {
 	awk '
 		function hex(digits, i, n) {
@@ -89,8 +90,8 @@ count_whole() {
 		END { print all + 0, whole + 0 }'
 }
 
-# fpdus_fill_segments COMMAND...: of the segments that are full, with 1448 octets, there are many, and
-# each has whole FPDUs. Without GSO the capture has the segments as they are.
+# fpdus_fill_segments COMMAND...: COMMAND sends many full segments, of 1448 octets, and each
+# consists of whole FPDUs. GSO is off so that the capture shows the segments that TCP made.
 fpdus_fill_segments() {
 	local full whole
 	ip1 link set veth1 gso_max_segs 1
@@ -103,14 +104,14 @@ fpdus_fill_segments() {
 	expect_equal "$whole" "$full" "segments of whole FPDUs"
 }
 
-# stream_of_short_messages PORT PROGRAM: messages of 600 octets, of which two do not fill a segment
+# stream_of_short_messages PORT PROGRAM: sends messages of 600 octets; two do not fill a segment.
 stream_of_short_messages() {
 	serve "$ns2" "$1" "$2" -R -F -p "$1" -s 600 -n 500
 	n1 "$2" -R -F -p "$1" -s 600 -n 500 10.77.0.2
 	served
 }
 
-# protect FROM TO SPI: what goes from FROM to TO goes inside of IPsec.
+# protect FROM TO SPI: puts the packets from FROM to TO into IPsec.
 protect() {
 	local ns direction
 	for ns in "$ns1" "$ns2"; do

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Atomic operations: what they return, what they leave, in which order, and who may do them. */
+/* Atomic operations: results, effect on memory, order, and rights. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -23,7 +23,7 @@ std::uint64_t &word(Buffer &buffer, std::size_t place = 0)
 	return reinterpret_cast<std::uint64_t *>(buffer.bytes().data())[place];
 }
 
-/* A connection; results come to a, and the words that it works on are b's. */
+/* A connection. a posts the atomics and gets the results; the words are in b's memory. */
 struct Setting {
 	explicit Setting(const std::string &address, int b_access = atomic_rights)
 		: pair(address), a(pair.a()), b(pair.b()), results(a.pd(), 4096),
@@ -31,7 +31,7 @@ struct Setting {
 	{
 	}
 
-	/* A request for the word at this octet of b's buffer; its result goes to a's word. */
+	/* A request for the word at this offset of b's buffer; its result goes to sge. */
 	ibv_send_wr request(ibv_wr_opcode opcode, ibv_sge &sge, std::uint64_t octet = 0)
 	{
 		ibv_send_wr wr = signaled(opcode, sge, 1);
@@ -70,8 +70,7 @@ void expect_done(Setting &setting, ibv_wc_opcode opcode, Where where = Where::cu
 	ibv_wc wc = next_completion(setting.a.send_cq(), 10000, where);
 
 	require(wc.status == IBV_WC_SUCCESS, ibv_wc_status_str(wc.status), where);
-	require(wc.opcode == opcode && wc.byte_len == 8, "the completion says what was done",
-		where);
+	require(wc.opcode == opcode && wc.byte_len == 8, "opcode and length are right", where);
 }
 
 void fetch_and_add(const std::string &address)
@@ -84,7 +83,7 @@ void fetch_and_add(const std::string &address)
 	require(word(setting.results) == 0x0102030405060708, "the old value is returned");
 	require(word(setting.words) == 0x0102030405060718, "the sum is stored");
 	require(word(setting.words, 1) == 0 && word(setting.results, 1) == 0,
-		"the neighbours are untouched");
+		"the words beside them are untouched");
 
 	word(setting.words) = ~std::uint64_t{ 0 };
 	setting.fetch_add(2);
@@ -104,16 +103,16 @@ void compare_and_swap(const std::string &address)
 	setting.post(wr);
 	expect_done(setting, IBV_WC_COMP_SWAP);
 	require(word(setting.results) == 0x1122334455667788, "the old value is returned");
-	require(word(setting.words, 1) == 5, "what was equal is swapped");
+	require(word(setting.words, 1) == 5, "an equal word is swapped");
 
 	wr.wr.atomic.swap = 6;
 	setting.post(wr);
 	expect_done(setting, IBV_WC_COMP_SWAP);
 	require(word(setting.results) == 5, "the old value is returned");
-	require(word(setting.words, 1) == 5, "what was not equal is kept");
+	require(word(setting.words, 1) == 5, "a word that is not equal is kept");
 }
 
-/* Far more than are answered at a time, with writes and reads in between. */
+/* Posts far more atomics than may be outstanding, with writes and reads in between. */
 void many_in_order(const std::string &address)
 {
 	Setting setting(address);
@@ -134,7 +133,7 @@ void many_in_order(const std::string &address)
 	}
 }
 
-/* An atomic comes after the write before it, and a fenced send after the atomic's result. */
+/* An atomic is executed after the write before it. A fenced send waits for the atomic's result. */
 void among_others(const std::string &address)
 {
 	Setting setting(address);
@@ -161,7 +160,7 @@ void among_others(const std::string &address)
 	}
 }
 
-/* The request completes with the reason that the peer gave; the word is as it was. */
+/* The request completes with an error that the peer reported, and the word does not change. */
 void expect_refused_by_peer(Setting &setting, ibv_send_wr &wr, ibv_wc_status status,
 			    Where where = Where::current())
 {
@@ -276,7 +275,7 @@ void wrong_requests(const std::string &address)
 	setting.pair.expect_alive();
 }
 
-/* How many each connection adds: FETCH_ADDS, or what an emulated machine does in seconds. */
+/* Additions per connection: FETCH_ADDS, or a number that an emulated machine does in seconds. */
 std::uint64_t adds_per_connection()
 {
 	const char *wanted = std::getenv("FETCH_ADDS");
@@ -284,7 +283,7 @@ std::uint64_t adds_per_connection()
 	return wanted ? std::strtoull(wanted, nullptr, 10) : 10000;
 }
 
-/* One of many that add 1 to the same word, with several requests under way. */
+/* One of many connections that add 1 to the same word, with several requests in flight. */
 class Adder
 {
 public:
@@ -304,7 +303,7 @@ public:
 			add_one(i);
 	}
 
-	/* The next result: more than the one before, as requests are executed in order. */
+	/* Checks the next result. Results rise, because requests are executed in order. */
 	void finish_one(std::uint64_t i)
 	{
 		std::uint64_t found = word(results_, i);
@@ -345,7 +344,7 @@ private:
 	std::optional<std::uint64_t> last_;
 };
 
-/* Adds to the word like the connections do, and sees it rise, until told to end. */
+/* Adds to the word, too, and checks that it only rises, until told to stop. */
 struct LocalThread {
 	explicit LocalThread(std::uint64_t &value)
 		: thread([this, &value](std::stop_token stop) { run(value, stop); })
@@ -362,7 +361,7 @@ struct LocalThread {
 			fell |= seen < last;
 			last = shared.fetch_add(1) + 1;
 			fell |= last <= seen;
-			/* The others need CPUs, too. */
+			/* Leave CPU time to the connections. */
 			if (added % 64 == 0)
 				std::this_thread::yield();
 		}
@@ -370,7 +369,7 @@ struct LocalThread {
 
 	std::uint64_t added = 0;
 	bool fell = false;
-	std::jthread thread; /* the last, as it uses the others */
+	std::jthread thread; /* last, because it uses the other members */
 };
 
 void eight_connections(const std::string &address)
@@ -383,7 +382,7 @@ void eight_connections(const std::string &address)
 	for (int i = 0; i < 8; i++)
 		adders.push_back(std::make_unique<Adder>(address, cq.get(), each));
 
-	/* The word, registered once in the domain of each connection. */
+	/* The word, registered in the protection domain of each connection. */
 	Buffer words(adders[0]->b().pd(), 4096, atomic_rights);
 	std::vector<Mr> regions;
 	LocalThread local(word(words));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A peer that goes away or talks garbage loses its own connection, and nobody else notices. What it
- * hears for each breach of the protocol is the business of tests/wire.
+/* A peer that goes away or sends garbage loses its own connection, and no other connection is
+ * affected. tests/wire checks how each violation of the protocol is answered.
  */
 #include "cases.hpp"
 #include "raw_peer.hpp"
@@ -17,7 +17,7 @@ using namespace raw;
 namespace
 {
 
-/* A listening application with memory, and a good connection that goes on all the time. */
+/* A listening application with memory, and a good connection that must stay up all the time. */
 class Victim
 {
 public:
@@ -28,7 +28,7 @@ public:
 
 	Id next_request() { return listener_.next_request(); }
 
-	/* What rdma_accept says to a request: 0, or errno. */
+	/* Accepts a request. Returns 0, or errno. */
 	int answer(Id request)
 	{
 		rdma_conn_param parameters = connection_parameters();
@@ -47,14 +47,14 @@ public:
 		expect_event(channel(), RDMA_CM_EVENT_ESTABLISHED);
 	}
 
-	/* No connection was offered to the application, and the good one is as it was. */
+	/* The application was not told of the peer, and the good connection is up. */
 	void expect_unaware(Where where = Where::current())
 	{
 		require(next_event(channel(), 0).type < 0, "the application hears nothing", where);
 		bystander_.expect_alive(where);
 	}
 
-	/* The application hears that this connection has ended, and all is as before. */
+	/* The application is told that this connection has ended, and the good one is up. */
 	void expect_disconnect(Where where = Where::current())
 	{
 		expect_event(channel(), RDMA_CM_EVENT_DISCONNECTED, 10000, where);
@@ -81,7 +81,7 @@ Octets count_up(std::size_t octets)
 	return result;
 }
 
-/* A raw peer with a connection that is established as it should. */
+/* A raw peer that has set up its connection correctly. */
 class Connected
 {
 public:
@@ -145,7 +145,7 @@ void resets_in_request(const std::string &address)
 	victim.expect_unaware();
 }
 
-/* Silence is ended by a deadline, and keeps nobody else from connecting meanwhile. */
+/* A deadline ends silent connections. Until then they do not keep other peers from connecting. */
 void stops_in_request(const std::string &address)
 {
 	Victim victim(address);
@@ -168,8 +168,8 @@ void stops_in_request(const std::string &address)
 	victim.expect_unaware();
 }
 
-/* The application has not answered when the peer goes: the answer fails at once, or is followed
- * by the event of a connection that has ended.
+/* The peer goes before the application answers. The answer fails at once, or an event tells that
+ * the connection has ended.
  */
 void goes_before_reply(const std::string &address)
 {
@@ -199,8 +199,8 @@ void goes_before_reply(const std::string &address)
 	victim.expect_unaware();
 }
 
-/* Reads wait for responses that never come. An empty Write comes first: before that the listening
- * side sends nothing (RFC 5044 section 7.1.2).
+/* Reads wait for responses that never come. The peer sends an empty Write first, because the
+ * listening side sends nothing before the first FPDU (RFC 5044 section 7.1.2).
  */
 void never_answers_reads(const std::string &address)
 {
@@ -224,7 +224,7 @@ void never_answers_reads(const std::string &address)
 	}
 }
 
-/* A Write and a Send: whole, or cut off at any octet. */
+/* A Write and a Send; the callers cut this off at any octet. */
 Octets write_and_send(Victim &victim)
 {
 	Tagged write = { .stag = victim.memory().mr()->rkey, .offset = victim.memory().address() };
@@ -260,9 +260,7 @@ void closes_in_stream(const std::string &address)
 	}
 }
 
-/* Damage anywhere in good frames: whatever comes of it, it is the end of this connection, or
- * nothing at all.
- */
+/* Damages frames at random places. At most this connection ends. */
 void damaged_streams(const std::string &address)
 {
 	Victim victim(address);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What a process asks of the kernel, with rings of its own making, keeps no CPU from others for
- * long: neither by what it posts nor by what lies in its queues.
+/* A process that fills its rings, or writes them without the provider, cannot keep the kernel busy
+ * for long at a time.
  */
 #include "cases.hpp"
 #include "raw_peer.hpp"
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-/* The doorbell, without the provider: it would write its own counter into the ring. */
+/* Rings the doorbell. Bypasses the provider, which would write its own counter into the ring. */
 void ring(ibv_qp *qp)
 {
 	struct {
@@ -44,10 +44,10 @@ void ring(ibv_qp *qp)
 	command.post.qp_handle = qp->handle;
 	command.post.wqe_size = sizeof(ib_uverbs_send_wr);
 	require(write(qp->context->cmd_fd, &command, sizeof(command)) == sizeof(command),
-		"the doorbell is heard");
+		"the doorbell is taken");
 }
 
-/* How often the kernel has begun to send for a queue pair of this device. */
+/* How often the kernel has started a transmit run for a queue pair of this device. */
 unsigned long runs(ibv_context *context)
 {
 	unsigned long sum = 0;
@@ -57,8 +57,9 @@ unsigned long runs(ibv_context *context)
 	return sum;
 }
 
-/* A full queue of requests that stage little or nothing, behind one doorbell. Another thread could
- * fill it as fast as it gets empty, so no run may go on until it finds it so.
+/* Posts a full queue of requests that stage little or no data, with one doorbell. Another thread
+ * could refill the queue as fast as the kernel empties it, so a run must not go on until the queue
+ * is empty.
  */
 void takes_many_runs(const std::string &address, const ibv_send_wr &request)
 {
@@ -83,7 +84,7 @@ void takes_many_runs(const std::string &address, const ibv_send_wr &request)
 	unsigned long count = runs(pair.a().id()->verbs) - before;
 
 	std::printf("%lu runs for %u requests\n", count, depth);
-	require(count >= depth / most, "no run has taken more than 2048");
+	require(count >= depth / most, "no run has taken more than 2048 requests");
 }
 
 void local_requests_take_turns(const std::string &address)
@@ -118,7 +119,7 @@ std::vector<std::filesystem::path> workers()
 	return found;
 }
 
-/* CPU time that they have had, in ticks. */
+/* CPU time of all workers, in ticks. */
 long worker_ticks()
 {
 	long sum = 0;
@@ -134,7 +135,7 @@ long worker_ticks()
 	return sum;
 }
 
-/* Share of one CPU that all workers together have for half a second, in percent. */
+/* CPU use of all workers together over half a second, in percent of one CPU. */
 double worker_share()
 {
 	long ticks = worker_ticks();
@@ -158,11 +159,11 @@ void unconnected_is_left_alone(const std::string &address)
 
 	double share = worker_share();
 
-	std::printf("the workers have %.0f %% of a CPU\n", share);
-	require(share < 20, "no worker is at work for a queue pair that is not connected");
+	std::printf("the workers use %.0f %% of a CPU\n", share);
+	require(share < 20, "no worker is busy with a queue pair that is not connected");
 }
 
-/* Pages that a kernel with fault injection refuses to this thread and the workers. */
+/* Makes all page allocations of this thread and of the workers fail, by fault injection. */
 class Famine
 {
 public:
@@ -225,7 +226,7 @@ private:
 	bool mounted_;
 };
 
-/* All of one message; the peer reads it to its end. */
+/* The peer reads one whole message. */
 void hear_message(raw::Peer &peer)
 {
 	std::optional<raw::Fpdu> fpdu;
@@ -244,7 +245,7 @@ void famine_is_sat_out(const std::string &address)
 	Buffer from(call.end.pd(), size);
 
 	call.peer.say(raw::fpdu(raw::Tagged().ulpdu({})));
-	std::this_thread::sleep_for(2500ms); /* the pages that are kept for sending go */
+	std::this_thread::sleep_for(2500ms); /* until the pages cached for sending are freed */
 	famine.begin();
 	call.end.write(from.sge(0, size), 0x1000, 0x1234);
 
@@ -253,14 +254,14 @@ void famine_is_sat_out(const std::string &address)
 	bool done = ibv_poll_cq(call.end.send_cq(), 1, &wc) == 1;
 
 	famine.end();
-	std::printf("the workers have %.0f %% of a CPU\n", share);
+	std::printf("the workers use %.0f %% of a CPU\n", share);
 	require(!done, "the Write waits for memory");
 	require(share < 20, "the workers pause");
 	hear_message(call.peer);
 	expect_completion(call.end.send_cq(), IBV_WC_SUCCESS, 0);
 }
 
-/* Everything in this thread, and what the kernel does for it, is on one CPU. */
+/* Binds a thread, and with it the work that the kernel does for it, to one CPU. */
 void stay_on(pthread_t thread, unsigned int cpu)
 {
 	cpu_set_t set;
@@ -270,7 +271,7 @@ void stay_on(pthread_t thread, unsigned int cpu)
 	require(!pthread_setaffinity_np(thread, sizeof(set), &set), "a thread is bound to a CPU");
 }
 
-/* How late somebody is who wants the CPU every millisecond, and goes before all others. */
+/* A real-time thread that wakes up every millisecond and measures how late it gets the CPU. */
 class Watch
 {
 public:
@@ -289,7 +290,7 @@ public:
 
 		stay_on(thread_.native_handle(), cpu);
 		require(!pthread_setschedparam(thread_.native_handle(), SCHED_FIFO, &priority),
-			"a thread goes before others");
+			"a thread gets real-time priority");
 		std::this_thread::sleep_for(20ms);
 	}
 
@@ -305,7 +306,7 @@ private:
 	std::jthread thread_;
 };
 
-/* A queue pair with as much posted as it can have, which is flushed. */
+/* Flushes a queue pair whose queues are full. Returns the worst latency meanwhile. */
 Clock::duration late_for_flush(const std::string &address)
 {
 	constexpr std::uint32_t depth = 32768;
@@ -345,11 +346,13 @@ void flush_is_no_stop(const std::string &address)
 	stay_on(pthread_self(), 0);
 	for (int i = 0; i < 5; i++)
 		best = std::min(best, late_for_flush(address));
-	std::printf("somebody on that CPU is %.2f ms late\n", Milliseconds(best).count());
-	require(best < 8ms, "nobody has to wait for the CPU while all is flushed");
+	std::printf("a real-time thread on that CPU is %.2f ms late\n", Milliseconds(best).count());
+	require(best < 8ms, "other threads get the CPU while the queues are flushed");
 }
 
-/* On one host they come although it waits, and do not give it more time. */
+/* A Send without a receive waits for one second. On one host Responses arrive meanwhile, but they
+ * must not restart that second.
+ */
 void responses_pass_a_send(const std::string &address)
 {
 	Pair pair(address);
@@ -361,14 +364,15 @@ void responses_pass_a_send(const std::string &address)
 		pair.b().read(b.sge(0, 8), a.address(), a.mr()->rkey, 2);
 		std::this_thread::sleep_for(100ms);
 	}
-	require(Clock::now() - start < 2500ms, "the Send is given up after its second");
+	require(Clock::now() - start < 2500ms, "the Send is given up after one second");
 	pair.expect_disconnect();
 }
 
 const cases::Case all[] = {
 	{ "a long queue of local requests takes many runs", local_requests_take_turns },
 	{ "a long queue of empty Writes takes many runs", empty_writes_take_turns },
-	{ "Responses that pass a Send give it no more time", responses_pass_a_send },
+	{ "Responses do not extend the deadline of a Send without a receive",
+	  responses_pass_a_send },
 	{ "no worker looks at a queue pair that is not connected", unconnected_is_left_alone },
 	{ "without memory a worker pauses, and then goes on", famine_is_sat_out },
 	{ "full queues are flushed in pieces", flush_is_no_stop },

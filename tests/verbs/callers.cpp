@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Those who call a port: many of them, silent ones, and ones whom nobody answers. */
+/* Callers of a port: many of them, silent ones, and callers that get no answer. */
 #include "cases.hpp"
 #include "raw_peer.hpp"
 
@@ -28,14 +28,14 @@ namespace
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr unsigned int max_half_open = 1024; /* of a listener */
+constexpr unsigned int max_half_open = 1024; /* connections per listener */
 
 double seconds_since(Clock::time_point start)
 {
 	return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/* A TCP connection to a listener, on which nothing is said. */
+/* A TCP connection to a listener on which the caller sends nothing. */
 class Silent
 {
 public:
@@ -51,7 +51,7 @@ public:
 	Silent(const Silent &) = delete;
 	~Silent() { close(fd_); }
 
-	/* errno with which it ends, 0 for a FIN; -1 if it does not end within the time */
+	/* errno of the end, 0 for a FIN; -1 if the connection does not end within the time */
 	int ends_with(int timeout_ms)
 	{
 		char octet;
@@ -83,7 +83,7 @@ void evicted_at_once(const std::string &address)
 	allow_files(4096);
 	for (unsigned int i = 0; i < max_half_open + more; i++)
 		silent.emplace_back(listener.address());
-	/* On the debug kernel the first ones may have missed their deadline before: those get a FIN. */
+	/* On the slow debug kernel the oldest may have timed out already; they get a FIN. */
 	bool quick = seconds_since(start) < 4;
 
 	for (unsigned int i = 0; i < more; i++) {
@@ -92,10 +92,10 @@ void evicted_at_once(const std::string &address)
 		require(end == ECONNRESET || (!quick && !end),
 			std::format("caller {} is reset when another needs its place", i));
 	}
-	require(!quick || silent[more].ends_with(0) == -1, "the others wait");
+	require(!quick || silent[more].ends_with(0) == -1, "the other callers stay connected");
 }
 
-/* Calls and leaves as fast as can be. */
+/* Connects and disconnects as fast as possible. */
 void flood(const sockaddr *to, const std::stop_token &stop, std::atomic<unsigned int> &calls)
 {
 	for (; !stop.stop_requested(); calls++)
@@ -113,7 +113,7 @@ void flood_delays_nobody(const std::string &address)
 		callers.emplace_back([&](const std::stop_token &stop) {
 			try {
 				flood(flooded.address(), stop, calls);
-			} catch (const std::exception &) { /* no port is free any more */
+			} catch (const std::exception &) { /* all ports are in use */
 			}
 		});
 	for (auto end = Clock::now() + 3s; Clock::now() < end;) {
@@ -129,14 +129,14 @@ void flood_delays_nobody(const std::string &address)
 	require(times[times.size() / 2] < 1, "one takes less than a second");
 }
 
-/* A peer that has called, and the id of its call, which nobody has answered yet. */
+/* A peer that has called, and the id of its call, which has not been answered yet. */
 struct Asked {
 	explicit Asked(const std::string &address)
 		: listener(std::in_place, address), peer(listener->address())
 	{
 		peer.say(raw::Frame().octets());
 		call = listener->next_request();
-		/* It goes on without the listener. */
+		/* The id can then be used without the listener. */
 		if (rdma_migrate_id(call.get(), channel.get()))
 			fail("rdma_migrate_id", errno);
 	}
@@ -168,18 +168,19 @@ void unanswered_without_listener(const std::string &address)
 	auto start = Clock::now();
 
 	asked.listener.reset();
-	require(asked.peer.hears_nothing(5000), "there is time to answer");
-	require(asked.peer.is_hung_up(10000), "but not for ever");
-	std::printf("it was hung up after %.1f s\n", seconds_since(start));
+	require(asked.peer.hears_nothing(5000), "there are five seconds to answer");
+	require(asked.peer.is_hung_up(10000), "then the call is hung up");
+	std::printf("the call was hung up after %.1f s\n", seconds_since(start));
 }
 
-/* Longer than any deadline of a handshake. */
+/* Waits longer than any deadline of the handshake. */
 void answered_late(const std::string &address)
 {
 	Asked asked(address);
 	rdma_conn_param parameters = connection_parameters();
 
-	require(asked.peer.hears_nothing(12000), "there is no hurry while somebody listens");
+	require(asked.peer.hears_nothing(12000),
+		"there is no deadline while the listener is there");
 
 	End end(std::move(asked.call), {});
 
@@ -188,7 +189,7 @@ void answered_late(const std::string &address)
 	expect_event(asked.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 }
 
-/* The rdma_cm counts ports of each port space by themselves; an iWARP listener has one of TCP. */
+/* The rdma_cm has separate ports for each port space, but every iWARP listener uses a TCP port. */
 void port_of_another_space(const std::string &address)
 {
 	Listener listener(address);
@@ -206,13 +207,15 @@ void port_of_another_space(const std::string &address)
 
 	Silent caller(listener.address());
 
-	require(caller.ends_with(100) == -1, "the listener goes on");
+	require(caller.ends_with(100) == -1, "the listener still works");
 }
 
-/* What takes long when one listens, as memory does that a control group has to find, is its own. */
+/* Creating a listener may take long, for example if its control group has to reclaim memory. Other
+ * listeners must not wait for that.
+ */
 void listening_at_once(const std::string &address)
 {
-	Listener other(address); /* librdmacm opens the device once */
+	Listener other(address); /* librdmacm opens the device now, not in the threads */
 	cases::Told told("pause", "listener_create 1000");
 	auto start = Clock::now();
 
@@ -220,10 +223,12 @@ void listening_at_once(const std::string &address)
 		std::jthread first([&] { Listener listener(address); });
 		std::jthread second([&] { Listener listener(address); });
 	}
-	require(seconds_since(start) < 1.8, "two listen at once, not one after the other");
+	require(seconds_since(start) < 1.8, "the second one does not wait for the first");
 }
 
-/* As many call as may wait. They speak in turn, as the iw_cm takes one Request at a time here. */
+/* Two peers connect while accepting fails. They send their Requests in turn, because the iw_cm
+ * takes one Request at a time with a backlog of 1.
+ */
 void accepting_fails(const std::string &address)
 {
 	Listener listener(address, 0, 1);
@@ -234,11 +239,11 @@ void accepting_fails(const std::string &address)
 	told.reset();
 	for (raw::Peer *peer : { &*first, &*second }) {
 		peer->say(raw::Frame().octets());
-		require(listener.next_request() != nullptr, "it is accepted when there is memory");
+		require(listener.next_request() != nullptr, "the call comes when there is memory");
 	}
 }
 
-/* The call is being accepted while another thread destroys the queue pair. */
+/* Another thread destroys the queue pair while the call is being accepted. */
 void accepted_and_destroyed(const std::string &address)
 {
 	Listener listener(address);
@@ -260,21 +265,21 @@ void accepted_and_destroyed(const std::string &address)
 		auto start = Clock::now();
 
 		rdma_destroy_qp(end.id());
-		require(seconds_since(start) < 3, "the queue pair is gone when the pause is over");
+		require(seconds_since(start) < 3, "the queue pair is destroyed after the pause");
 	}
-	require(!accepted, "it cannot be accepted with a queue pair that is being destroyed");
+	require(!accepted, "the call cannot be accepted with a destroyed queue pair");
 }
 
 constexpr cases::Case all[] = {
 	{ "a silent caller whose place is needed is reset at once", evicted_at_once },
 	{ "a flood of calls at one port does not delay those at another", flood_delays_nobody },
 	{ "a port has one listener, whatever its port space", port_of_another_space },
-	{ "who listens does not wait for others who do", listening_at_once },
+	{ "two listeners are created at the same time", listening_at_once },
 	{ "callers are accepted later if there is no memory", accepting_fails },
 	{ "a queue pair can be destroyed while a call is accepted with it",
 	  accepted_and_destroyed },
 	{ "a call can be accepted when its listener has gone", answered_without_listener },
-	{ "a call whose listener has gone is hung up if nobody answers",
+	{ "a call whose listener has gone is hung up if it is not answered",
 	  unanswered_without_listener },
 	{ "a call can be accepted after a long time", answered_late },
 };

@@ -16,15 +16,15 @@ namespace cases
 
 struct Case {
 	std::string_view claim;
-	void (*prove)(const std::string &address); /* throws if it does not hold */
+	void (*prove)(const std::string &address); /* throws if the claim does not hold */
 };
 
-/* Thrown by a case that cannot be proved here. */
+/* Thrown by a case that cannot run here. */
 struct Skip : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
-/* What tells a skip from a failure that happens to have its status: netns/lib.sh looks for it. */
+/* Writes the reason to a file. netns/lib.sh takes status 4 for a skip only if it finds the file. */
 inline void tell_skip(const char *reason)
 {
 	std::cout << "skipped: " << reason << '\n';
@@ -32,7 +32,7 @@ inline void tell_skip(const char *reason)
 		std::ofstream(file) << reason << '\n';
 }
 
-/* What a test build of the module is told by a parameter, until the end: "fail" or "pause". */
+/* Sets a parameter of a test build of the module, "fail" or "pause", and resets it at the end. */
 class Told
 {
 public:
@@ -50,7 +50,7 @@ private:
 	std::ofstream file_;
 };
 
-/* Status of main, in kselftest's numbers. */
+/* Returns the exit status, by kselftest's rules. */
 inline int run(std::span<const Case> all, int argc, char **argv)
 {
 	std::span arguments(argv, static_cast<std::size_t>(argc));

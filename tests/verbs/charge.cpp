@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Memory that the kernel gives to a process is charged to the control group of that process. */
+/* Memory that the kernel allocates for a process is charged to the process's control group. */
 #include "../wire/stream.hpp"
 #include "cases.hpp"
 
@@ -28,7 +28,7 @@ using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 
 constexpr std::size_t mebibyte = 1024 * 1024;
 
-/* Where the kernel shows its control groups; mounted for this program. */
+/* A mount of the control group file system for this program. */
 class Hierarchy
 {
 public:
@@ -65,7 +65,7 @@ private:
 	bool mounted_;
 };
 
-/* This process in a control group of its own, until the end. */
+/* Puts this process into a control group of its own, until the end. */
 class Group
 {
 public:
@@ -95,10 +95,10 @@ public:
 		return octets;
 	}
 
-	/* The part that the kernel keeps, without the process's own pages. */
+	/* Only the kernel's own memory, without the pages of the process. */
 	std::size_t charged_kernel() const { return charged_for("kernel"); }
 
-	/* The part that waits in sockets. */
+	/* Only memory in socket buffers. */
 	std::size_t charged_sockets() const { return charged_for("sock"); }
 
 	void limit(std::size_t octets) const
@@ -106,7 +106,9 @@ public:
 		write(own_ / "memory.max", std::to_string(octets).c_str());
 	}
 
-	/* Nothing more is let in without making room or killing a process. Return: the limit. */
+	/* Sets the limit to what is charged now: any further charge has to reclaim memory or to
+	 * kill a process. Returns the limit.
+	 */
 	std::size_t close() const
 	{
 		const std::size_t now = charged();
@@ -124,7 +126,7 @@ private:
 		for (std::string name; stat >> name >> octets;)
 			if (name == kind)
 				return octets;
-		fail("the control group tells what is charged for " + kind, ENOENT);
+		fail("the control group reports what is charged for " + kind, ENOENT);
 	}
 
 	static void write(const std::filesystem::path &file, const char *text)
@@ -136,7 +138,7 @@ private:
 	std::filesystem::path own_ = root_.path() / std::to_string(getpid());
 };
 
-/* Makes something of this size and destroys it. */
+/* Makes an object of at least this size and destroys it. */
 void expect_charge(std::size_t octets, auto make)
 {
 	Group group;
@@ -145,10 +147,10 @@ void expect_charge(std::size_t octets, auto make)
 	{
 		auto object = make();
 
-		require(object != nullptr, "it is made");
+		require(object != nullptr, "the object is made");
 		require(group.charged() >= before + octets, "all of it is charged");
 	}
-	require(group.charged() < before + octets / 2, "the charge ends with it");
+	require(group.charged() < before + octets / 2, "the charge ends with the object");
 }
 
 void rings(const std::string &address)
@@ -172,7 +174,7 @@ void device_memory(const std::string &address)
 	});
 }
 
-/* Makes many of something, each of which is to cost this much of the kernel's memory at least. */
+/* Makes many objects. Each must be charged with at least this much of the kernel's memory. */
 void expect_kernel_charge(std::size_t count, std::size_t octets, auto make)
 {
 	Group group;
@@ -181,17 +183,17 @@ void expect_kernel_charge(std::size_t count, std::size_t octets, auto make)
 
 	for (std::size_t i = 0; i < count; i++) {
 		objects.push_back(make());
-		require(objects.back() != nullptr, "each is made");
+		require(objects.back() != nullptr, "each object is made");
 	}
 	const std::size_t charged = group.charged_kernel() - before;
 
-	std::cout << charged / count << " octets are charged for each of " << count << '\n';
-	require(charged >= count * octets, "each is charged");
+	std::cout << charged / count << " bytes are charged for each of " << count << '\n';
+	require(charged >= count * octets, "each object is charged");
 	objects.clear();
-	require(group.charged_kernel() < before + charged / 2, "the charge ends with them");
+	require(group.charged_kernel() < before + charged / 2, "the charge ends with the objects");
 }
 
-/* An STag, what it stands for, and most of the time a leaf of the tree that it is found in. */
+/* An STag, its region or window, and usually a leaf of the tree of STags. */
 constexpr std::size_t stag_octets = 900;
 
 void regions(const std::string &address)
@@ -212,7 +214,7 @@ void windows(const std::string &address)
 			     [&] { return Mw(ibv_alloc_mw(pair.a().pd(), IBV_MW_TYPE_2)); });
 }
 
-/* The ring has 2 MiB; beside each of its slots the kernel keeps 24 octets. */
+/* The ring has 2 MiB, and the kernel keeps another 24 bytes for each of its slots. */
 void send_requests(const std::string &address)
 {
 	constexpr std::uint32_t entries = 32768;
@@ -226,10 +228,10 @@ void send_requests(const std::string &address)
 			     [&] { return Qp(ibv_create_qp(pair.a().pd(), &attr)); });
 }
 
-/* An endpoint, and what it has of the handshake. */
+/* An endpoint and its buffers for the handshake. */
 constexpr std::size_t endpoint_octets = 1024;
 
-/* What a caller sends before it is answered waits in the socket of the connection that came in. */
+/* Data that a caller sends before it is answered waits in the socket of the accepted connection. */
 void callers(const std::string &address)
 {
 	constexpr std::size_t size = 65536;
@@ -250,20 +252,21 @@ void callers(const std::string &address)
 		calls.push_back(listener.next_request());
 		peer.say(raw::Octets(size));
 	}
-	await("what they send is charged", [&] { return group.charged_sockets() >= count * size; });
-	std::cout << group.charged_sockets() / count << " octets are charged for each of " << count
+	await("the callers' data is charged",
+	      [&] { return group.charged_sockets() >= count * size; });
+	std::cout << group.charged_sockets() / count << " bytes are charged for each of " << count
 		  << " connections\n";
 
 	const std::size_t after = group.charged_kernel();
 
-	std::cout << "octets of the kernel's: " << before << ", then " << after << '\n';
-	require(after >= before + count * endpoint_octets, "what it keeps of each is charged");
+	std::cout << "the kernel's own memory, in bytes: " << before << ", then " << after << '\n';
+	require(after >= before + count * endpoint_octets, "the endpoint of each call is charged");
 	calls.clear();
 	peers.clear();
-	await("the charge ends with them", [&] { return group.charged_sockets() < size; });
+	await("the charge ends with the calls", [&] { return group.charged_sockets() < size; });
 }
 
-/* This process in a group of its own, and what it calls a raw peer with. */
+/* This process in a group of its own, which calls a raw peer. */
 struct Caller {
 	Caller(const std::string &address, std::size_t size)
 		: acceptor(address), end(resolve(channel.get(), address, acceptor.port()), {}),
@@ -285,7 +288,7 @@ struct Caller {
 	Buffer from;
 };
 
-/* A peer of revision 1 is called a second time, by a thread of the kernel. */
+/* A peer of revision 1 is called a second time, by a kernel thread. */
 void second_call(const std::string &address)
 {
 	constexpr std::size_t size = 1 << 20;
@@ -296,21 +299,21 @@ void second_call(const std::string &address)
 	{
 		raw::Peer first = caller.acceptor.accept();
 
-		require(first.hear_frame().has_value(), "it asks in revision 2");
+		require(first.hear_frame().has_value(), "the first Request comes");
 	}
 	raw::Peer second = caller.acceptor.accept();
 
-	require(second.hear_frame().has_value(), "it asks once more");
+	require(second.hear_frame().has_value(), "the second Request comes");
 	second.say(raw::Frame{ .key = raw::reply_key }.octets());
 	expect_event(caller.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 	for (int i = 0; i < 8; i++)
 		caller.end.write(caller.from.sge(0, size), 0, 1);
-	await("what the peer does not take is charged",
+	await("data that the peer does not take is charged",
 	      [&] { return caller.group.charged_sockets() >= 65536; });
-	std::cout << caller.group.charged_sockets() << " octets are charged\n";
+	std::cout << caller.group.charged_sockets() << " bytes are charged\n";
 }
 
-/* A process that does nothing but take up room in a control group. */
+/* A process that only uses memory in a control group. */
 class Member
 {
 public:
@@ -328,7 +331,7 @@ public:
 				pause();
 		}
 		group.leave();
-		await("it has its room", [&] { return group.charged() >= before + room; });
+		await("it has its memory", [&] { return group.charged() >= before + room; });
 	}
 	Member(const Member &) = delete;
 	~Member()
@@ -346,9 +349,10 @@ private:
 };
 
 /*
- * The group has no room, and nothing to give back. TCP may still take some of what it sends, for
- * else it would kill, or look for room with the socket locked, while others wait for both. A worker
- * sends what is posted at once, and a process what it posts after a while.
+ * The group is at its limit and has nothing to reclaim. Connections may exceed the limit a little.
+ * Otherwise the kernel would kill a process or reclaim memory with the socket locked, and other
+ * processes would wait for both. Requests posted quickly are sent by a worker, those posted after a
+ * while by the process itself; the loop below does both.
  */
 void no_room(const std::string &address)
 {
@@ -363,43 +367,44 @@ void no_room(const std::string &address)
 
 	auto request = peer.hear_frame();
 
-	require(request.has_value(), "it asks");
+	require(request.has_value(), "a Request comes");
 	peer.say(wire::Initiator::accepting(*request).octets());
 	expect_event(caller.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 
 	Member member(caller.group);
 
-	std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* its stack and the like */
+	/* until its stack and the like are charged, too */
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
 
 	const std::size_t limit = caller.group.close();
 
-	require(member.lives(), "it lives in the group at its limit");
+	require(member.lives(), "the process lives when the group is at its limit");
 	for (int i = 0; i < count; i++) {
 		caller.end.write(caller.from.sge(0, size), 0, 1);
 		if (i % 2)
 			std::this_thread::sleep_for(std::chrono::milliseconds(2));
 	}
-	await("a batch is charged that the peer does not take",
+	await("a batch that the peer does not take is charged",
 	      [&] { return caller.group.charged_sockets() >= size; });
 	std::this_thread::sleep_for(std::chrono::milliseconds(100));
-	std::cout << caller.group.charged_sockets() << " octets are charged, the limit is " << limit
+	std::cout << caller.group.charged_sockets() << " bytes are charged, the limit is " << limit
 		  << '\n';
-	require(member.lives(), "nobody is killed for it");
+	require(member.lives(), "sending kills no process");
 	require(caller.group.charged() < limit + limit / 8 + 8 * size,
-		"it gets no further without room");
-	require(peer.hear(count * size).size() == count * size, "the peer gets all of it");
-	require(member.lives(), "nobody is killed for the rest");
+		"the group exceeds its limit only a little");
+	require(peer.hear(count * size).size() == count * size, "the peer gets all data");
+	require(member.lives(), "sending the rest kills no process");
 }
 
 const cases::Case all[] = {
 	{ "rings are charged", rings },
 	{ "device memory is charged", device_memory },
-	{ "regions are charged, and where they are found", regions },
-	{ "windows are charged, and where they are found", windows },
-	{ "what the kernel keeps of send requests is charged", send_requests },
+	{ "regions are charged, with their share of the STag tree", regions },
+	{ "windows are charged, with their share of the STag tree", windows },
+	{ "what the kernel keeps for send requests is charged", send_requests },
 	{ "what callers send is charged to the process that they call", callers },
 	{ "what a second call sends is charged to the owner of the queue pair", second_call },
-	{ "who has no room left may send, and nobody is killed for it", no_room },
+	{ "a process in a full control group may send, and no process is killed for it", no_room },
 };
 
 } /* namespace */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Connections come in the order in which they were asked for, and both ends may disconnect. */
+/* Calls are delivered in the order in which they were made, and both ends may disconnect. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -19,7 +19,7 @@ namespace
 
 constexpr std::uint8_t count = 32;
 
-/* @count calls, none of which waits for another; each says its number. */
+/* Makes @count calls without waiting in between. The private data of each is its number. */
 std::deque<End> call_all(rdma_event_channel *channel, const Listener &listener)
 {
 	std::deque<End> ends;
@@ -35,7 +35,7 @@ std::deque<End> call_all(rdma_event_channel *channel, const Listener &listener)
 	return ends;
 }
 
-/* The next call. Meanwhile those that were answered before are established, also in their order. */
+/* Returns the next call. Calls that were answered before are established meanwhile, in order. */
 Event next_call(rdma_event_channel *channel, const std::deque<End> &answerers,
 		std::size_t &established)
 {
@@ -44,7 +44,7 @@ Event next_call(rdma_event_channel *channel, const std::deque<End> &answerers,
 	for (; event.type == RDMA_CM_EVENT_ESTABLISHED; event = next_event(channel), established++)
 		require(established < answerers.size() && event.id == answerers[established].id(),
 			std::format("answer {} is established", established));
-	require(event.type == RDMA_CM_EVENT_CONNECT_REQUEST, "somebody calls");
+	require(event.type == RDMA_CM_EVENT_CONNECT_REQUEST, "a call comes");
 	return event;
 }
 
@@ -62,7 +62,7 @@ void in_order(const std::string &address)
 
 		answerers.emplace_back(Id(event.id), QpOptions());
 		require(event.private_data.size() >= 1 && event.private_data[0] == i,
-			std::format("call {} comes as number {}", i, event.private_data[0]));
+			std::format("call {} comes, not {}", i, event.private_data[0]));
 		if (rdma_accept(answerers.back().id(), &parameters))
 			fail("rdma_accept", errno);
 	}
@@ -79,18 +79,18 @@ void many_times(const std::string &address)
 		in_order(address);
 }
 
-/* Who is told of the end disconnects as well, as rdma_disconnect(3) asks of both. */
+/* The end that is told of the disconnect also disconnects, as rdma_disconnect(3) requires. */
 void one_after_the_other(const std::string &address)
 {
 	Pair pair(address);
 
-	require(!rdma_disconnect(pair.a().id()), "an end disconnects");
+	require(!rdma_disconnect(pair.a().id()), "one end disconnects");
 	pair.expect_disconnect();
-	require(!rdma_disconnect(pair.b().id()), "the other one, too, when it has been told");
+	require(!rdma_disconnect(pair.b().id()), "the other end disconnects, too");
 	require(pair.b().state() == IBV_QPS_ERR, "its queue pair stays in error");
 }
 
-/* A plain connection to @to, from a port that others may use, too. Return: its end here. */
+/* Makes a plain TCP connection to @to, from a port that may be used again. Returns its socket. */
 int connect_tcp(const sockaddr *to, sockaddr_storage &from)
 {
 	socklen_t length = to->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
@@ -105,7 +105,7 @@ int connect_tcp(const sockaddr *to, sockaddr_storage &from)
 	return fd;
 }
 
-/* The connection manager does not know which ports TCP has, or still remembers. */
+/* The connection manager does not know which ports TCP uses or has in TIME_WAIT. */
 void from_a_port_in_use(const std::string &address)
 {
 	Listener listener(address);
@@ -128,7 +128,7 @@ void from_a_port_in_use(const std::string &address)
 	close(fd);
 }
 
-/* Another user's process. Return: errno of its call for the queue pair of this number. */
+/* Runs a process of another user, which calls with the queue pair of this number. Returns errno. */
 int call_as_nobody(const Listener &listener, std::uint32_t qp_num)
 {
 	int status;
@@ -147,30 +147,32 @@ int call_as_nobody(const Listener &listener, std::uint32_t qp_num)
 		parameters.qp_num = qp_num;
 		_exit(rdma_connect(id.get(), &parameters) ? errno : 0);
 	}
-	require(waitpid(child, &status, 0) == child && WIFEXITED(status), "it ends");
+	require(waitpid(child, &status, 0) == child && WIFEXITED(status), "the process ends");
 	return WEXITSTATUS(status);
 }
 
-/* Numbers of queue pairs are no secret. */
+/* The numbers of queue pairs can be guessed, so they must not be enough to use one. */
 void of_another_user(const std::string &address)
 {
 	Listener listener(address);
 	EventChannel channel(rdma_create_event_channel());
 	End end(resolve(channel.get(), listener.address()), QpOptions());
 
-	require(call_as_nobody(listener, end.qp()->qp_num) == EINVAL, "nobody else connects it");
+	require(call_as_nobody(listener, end.qp()->qp_num) == EINVAL,
+		"another user cannot connect it");
 
 	rdma_conn_param parameters = connection_parameters();
 
-	require(!rdma_connect(end.id(), &parameters), "its owner does");
+	require(!rdma_connect(end.id(), &parameters), "its owner can");
 	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
 }
 
 const cases::Case all[] = {
-	{ "calls at once are requested and answered in their order", many_times },
+	{ "calls made at once are delivered and answered in order", many_times },
 	{ "each end of a connection may disconnect", one_after_the_other },
-	{ "a caller whose port TCP has connected there calls from another", from_a_port_in_use },
-	{ "no user connects the queue pair of another", of_another_user },
+	{ "a caller whose port has a TCP connection to the listener calls from another port",
+	  from_a_port_in_use },
+	{ "a user cannot connect the queue pair of another user", of_another_user },
 };
 
 } /* namespace */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Every octet arrives where it belongs, whatever the sizes, pieces and rights. */
+/* Every byte arrives at its place, for all sizes, numbers of pieces and kinds of request. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -38,15 +38,14 @@ struct Setting {
 
 	std::uint32_t rkey() const { return to.mr()->rkey; }
 
-	/* The octets have arrived at this place, and those around it are as before. */
+	/* The data has arrived at this place, and the bytes around it have not changed. */
 	void expect_arrived(std::size_t offset, std::size_t size, Where where = Where::current())
 	{
-		require(to.holds(seed, offset, size), std::format("{} octets arrived", size),
-			where);
+		require(to.holds(seed, offset, size), std::format("{} bytes arrived", size), where);
 		for (std::size_t place : { offset - 1, offset + size })
 			if (place < room)
 				require(to.bytes()[place] == 0,
-					std::format("octet {} is untouched", place), where);
+					std::format("byte {} is untouched", place), where);
 		std::ranges::fill(to.bytes().subspan(offset, size), 0);
 		from.fill(++seed);
 	}
@@ -86,7 +85,7 @@ void reads_of_all_sizes(const std::string &address)
 		ibv_wc wc = expect_completion(setting.b.send_cq(), IBV_WC_SUCCESS, size);
 
 		require(wc.opcode == IBV_WC_RDMA_READ && wc.byte_len == size,
-			"the completion says what was done");
+			"opcode and length are right");
 		setting.expect_arrived(5, size);
 	}
 }
@@ -104,12 +103,12 @@ void sends_of_all_sizes(const std::string &address)
 		ibv_wc wc = expect_completion(setting.b.recv_cq(), IBV_WC_SUCCESS, size);
 
 		require(wc.opcode == IBV_WC_RECV && wc.byte_len == size,
-			"the completion says what arrived");
+			"opcode and length are right");
 		setting.expect_arrived(3, size);
 	}
 }
 
-/* Contiguous octets in pieces of random length, at least one SGE of none. */
+/* Splits a range into SGEs of random length. The second is empty, unless it is the last. */
 std::vector<ibv_sge> pieces(const Buffer &buffer, std::uint32_t size, std::uint32_t count,
 			    std::mt19937 &random)
 {
@@ -153,13 +152,13 @@ void in_sixteen_pieces(const std::string &address)
 	}
 }
 
-/* Inline octets are taken at the post: the buffer may change at once, and needs no lkey. */
+/* Inline data is copied when it is posted: the buffer may change at once, and needs no lkey. */
 void inline_of_all_sizes(const std::string &address)
 {
 	Setting setting(address, { .inline_data = 512 });
 	std::vector<std::uint8_t> own(512);
 
-	require(setting.a.cap().max_inline_data >= 512, "512 octets fit inline");
+	require(setting.a.cap().max_inline_data >= 512, "512 bytes fit inline");
 	setting.from.fill(setting.seed);
 	for (std::uint32_t size = 0; size <= 512; size++) {
 		ibv_sge sges[] = { { reinterpret_cast<std::uint64_t>(own.data()), size / 3, 0 },
@@ -185,7 +184,7 @@ void inline_of_all_sizes(const std::string &address)
 	}
 }
 
-/* A fenced request waits for the reads before it: it sends what they brought. */
+/* A fenced request waits for the reads before it, so it can send the data that they read. */
 void fence(const std::string &address)
 {
 	constexpr std::uint32_t size = 1 << 20;
@@ -212,7 +211,7 @@ void fence(const std::string &address)
 	}
 }
 
-/* A receive completes after everything that was written before its message. */
+/* When a receive completes, all data written before the message has been placed. */
 void write_then_send(const std::string &address)
 {
 	Setting setting(address);
@@ -224,13 +223,13 @@ void write_then_send(const std::string &address)
 				setting.rkey(), 1);
 		setting.a.send(setting.from.sge(0, 8), 2);
 		expect_completion(setting.b.recv_cq(), IBV_WC_SUCCESS, round);
-		require(setting.to.holds(round, 0, room), "all that was written is there");
+		require(setting.to.holds(round, 0, room), "all written data is there");
 		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 1);
 		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 2);
 	}
 }
 
-/* Both ends write and read at once, with their queues full. */
+/* Both ends write and read at the same time. */
 void both_ways_at_once(const std::string &address)
 {
 	constexpr std::uint32_t size = 40000, count = 20;
@@ -257,11 +256,11 @@ void both_ways_at_once(const std::string &address)
 		for (std::uint32_t i = 0; i < count; i++)
 			expect_completion(end->send_cq(), IBV_WC_SUCCESS, 100);
 	}
-	require(a_into.holds(2, 1, size * count - 1), "a has what b wrote");
-	require(b_into.holds(1, 1, size * count - 1), "b has what a wrote");
+	require(a_into.holds(2, 1, size * count - 1), "a has the data that b wrote");
+	require(b_into.holds(1, 1, size * count - 1), "b has the data that a wrote");
 }
 
-/* A burst whose sender never looks at its completion queue is sent all the same. */
+/* The sender does not poll its completion queue until the burst has arrived. */
 void burst_without_poll(const std::string &address)
 {
 	Setting setting(address);
@@ -279,7 +278,7 @@ void burst_without_poll(const std::string &address)
 	}
 }
 
-/* The region's addresses are those that its owner chose, not those of its memory. */
+/* The peer uses the addresses that the owner of the region chose, not those of the memory. */
 void chosen_iova(const std::string &address)
 {
 	Setting setting(address);
@@ -307,7 +306,7 @@ const cases::Case all[] = {
 	{ "a fenced send waits for the read before it", fence },
 	{ "a send arrives after the writes before it", write_then_send },
 	{ "both ends write and read at once", both_ways_at_once },
-	{ "a burst that nobody polls for arrives", burst_without_poll },
+	{ "a burst arrives although its sender does not poll", burst_without_poll },
 	{ "a region has the addresses that its owner chose", chosen_iova },
 };
 

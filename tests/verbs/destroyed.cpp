@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A queue pair that is destroyed completes nothing: what its requests stood for may be gone. */
+/* The requests of a destroyed queue pair do not complete, because their wr_ids may be dangling. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -8,7 +8,7 @@ using namespace rdma;
 namespace
 {
 
-/* Queue pairs that are never connected, on queues of their own device. */
+/* Creates queue pairs that are never connected, with one completion queue. */
 struct Idle {
 	explicit Idle(const std::string &address, int entries)
 		: listener(address), channel(create_event_channel()),
@@ -17,7 +17,7 @@ struct Idle {
 	{
 	}
 
-	/* One with so many receives posted, destroyed at once. */
+	/* Creates a queue pair, posts receives, and destroys it. */
 	void pass_by(std::uint64_t receives)
 	{
 		ibv_qp_init_attr attr = {};
@@ -36,7 +36,7 @@ struct Idle {
 
 		require(qp != nullptr, "a queue pair");
 		require(!ibv_modify_qp(qp.get(), &init, IBV_QP_STATE),
-			"it takes receives from now on");
+			"the queue pair goes to INIT, where it takes receives");
 		for (std::uint64_t i = 0; i < receives; i++) {
 			ibv_recv_wr wr = { i, nullptr, &sge, 1 };
 
@@ -60,7 +60,7 @@ void completes_nothing(const std::string &address)
 	expect_no_completion(idle.cq.get());
 }
 
-/* As those of connections that are refused, one after the other. */
+/* For example those of connections that are refused one after the other. */
 void fills_no_shared_queue(const std::string &address)
 {
 	Idle idle(address, 16);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* rdma_disconnect() ends soon, however much was posted before, and nobody else waits for it. */
+/* rdma_disconnect() returns soon, however much was posted before, and delays no other process. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -22,11 +22,11 @@ namespace
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/* To send all of it would take minutes. */
+/* Sending a full queue of these would take minutes. */
 constexpr std::uint32_t message = 32 << 20;
 constexpr int depth = 16384;
 
-/* Two ends in one process, one of which has posted more than can be sent in any decent time. */
+/* Two ends in one process. One of them has posted more than it can send within the test. */
 class Full
 {
 public:
@@ -40,7 +40,7 @@ public:
 		wr.wr.rdma = { to_.address(), to_.mr()->rkey };
 		for (; posted_ < depth && !pair_.a().post(wr); posted_++)
 			;
-		require(posted_ > depth / 2, "the queue takes what it is made for");
+		require(posted_ > depth / 2, "the queue can be filled");
 	}
 
 	void disconnect()
@@ -49,7 +49,7 @@ public:
 			fail("rdma_disconnect", errno);
 	}
 
-	/* Each request completes, either because it was sent or because it was not. */
+	/* Each request completes: first those that were sent, then those that were flushed. */
 	void expect_all_completed()
 	{
 		int sent = 0, flushed = 0;
@@ -59,11 +59,11 @@ public:
 
 			require(wc.status == IBV_WC_SUCCESS ? !flushed
 							    : wc.status == IBV_WC_WR_FLUSH_ERR,
-				"first come those that were sent, then those that were flushed");
+				"sent requests complete before flushed ones");
 			(wc.status == IBV_WC_SUCCESS ? sent : flushed)++;
 		}
 		std::printf("%d Writes of 32 MiB were sent, %d were flushed\n", sent, flushed);
-		require(flushed > 0, "not all of it could be sent");
+		require(flushed > 0, "not all requests could be sent");
 		expect_no_completion(pair_.a().send_cq());
 	}
 
@@ -78,7 +78,7 @@ double seconds_since(Clock::time_point start)
 	return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/* A process that fills a queue, says so, and disconnects. */
+/* A child process that fills its queue, reports that, and disconnects. */
 class Leaver
 {
 public:
@@ -92,7 +92,7 @@ public:
 		if (!pid_)
 			leave(address);
 		require(wait_readable(pipe_[0], 30000), "the other process has filled its queue");
-		std::this_thread::sleep_for(50ms); /* it is in the call now */
+		std::this_thread::sleep_for(50ms); /* until it is in rdma_disconnect() */
 	}
 	Leaver(const Leaver &) = delete;
 	~Leaver()
@@ -143,7 +143,7 @@ void ends_soon(const std::string &address)
 
 	full.disconnect();
 	std::printf("rdma_disconnect() took %.2f s\n", seconds_since(start));
-	require(seconds_since(start) < 5, "it takes less than five seconds");
+	require(seconds_since(start) < 5, "rdma_disconnect() takes less than five seconds");
 	full.expect_all_completed();
 }
 
@@ -162,14 +162,14 @@ void delays_nobody(const std::string &address)
 
 	Pair(address).expect_alive();
 	std::printf("a connection took %.3f s\n", seconds_since(start));
-	require(seconds_since(start) < 3, "it takes less than three seconds");
-	require(leaver.ends_within(15s), "the other process comes to an end");
+	require(seconds_since(start) < 3, "a connection takes less than three seconds");
+	require(leaver.ends_within(15s), "the other process ends");
 }
 
 constexpr cases::Case all[] = {
 	{ "a full queue of long Writes does not hold up rdma_disconnect()", ends_soon },
 	{ "a process can be killed while it disconnects with a full queue", can_be_killed },
-	{ "who disconnects with a full queue delays no other process", delays_nobody },
+	{ "a process that disconnects with a full queue delays no other", delays_nobody },
 };
 
 } /* namespace */

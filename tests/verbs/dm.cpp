@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Device memory: it is copied to and from, shared, registered, and there is so much and no more. */
+/* Device memory: copies, regions, windows, sharing, and the limit of its size. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -25,7 +25,7 @@ constexpr unsigned int remote_rights =
 constexpr unsigned int all_rights =
 	IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | remote_rights;
 
-/* Whether it was given is the caller's to ask; if not, errno says why. */
+/* Returns null and sets errno if the device refuses. */
 Dm allocate(ibv_context *context, std::size_t length, std::uint32_t log_align = 0,
 	    std::uint32_t comp_mask = 0)
 {
@@ -34,13 +34,13 @@ Dm allocate(ibv_context *context, std::size_t length, std::uint32_t log_align = 
 	return Dm(ibv_alloc_dm(context, &attr));
 }
 
-/* What all have together. */
+/* The size of all device memory together. */
 std::size_t limit_of(ibv_context *context)
 {
 	ibv_device_attr_ex attr = {};
 
-	require(!ibv_query_device_ex(context, nullptr, &attr), "the device tells of itself");
-	require(attr.max_dm_size > 0, "it has memory");
+	require(!ibv_query_device_ex(context, nullptr, &attr), "ibv_query_device_ex");
+	require(attr.max_dm_size > 0, "the device has memory");
 	return attr.max_dm_size;
 }
 
@@ -54,7 +54,8 @@ std::vector<std::uint8_t> contents(ibv_dm *dm, std::size_t offset, std::size_t l
 {
 	std::vector<std::uint8_t> octets(length);
 
-	require(!ibv_memcpy_from_dm(octets.data(), dm, offset, length), "it is read", where);
+	require(!ibv_memcpy_from_dm(octets.data(), dm, offset, length), "the memory is read",
+		where);
 	return octets;
 }
 
@@ -63,7 +64,7 @@ void fill_dm(ibv_dm *dm, std::size_t length, std::uint32_t seed, Where where = W
 	std::vector<std::uint8_t> octets(length);
 
 	fill(octets, seed);
-	require(!ibv_memcpy_to_dm(dm, 0, octets.data(), length), "it is written", where);
+	require(!ibv_memcpy_to_dm(dm, 0, octets.data(), length), "the memory is written", where);
 }
 
 bool holds(ibv_dm *dm, std::size_t length, std::uint32_t seed)
@@ -71,7 +72,7 @@ bool holds(ibv_dm *dm, std::size_t length, std::uint32_t seed)
 	return rdma::holds(contents(dm, 0, length), seed, 0, length);
 }
 
-/* b has device memory and a region on a part of it; a is the peer. */
+/* b has device memory with a region on a part of it; a is the peer. */
 struct Setting {
 	static constexpr std::size_t size = 5 * 4096, offset = 4096 + 8, length = 2 * 4096;
 
@@ -81,25 +82,25 @@ struct Setting {
 	{
 		require(dm != nullptr, "device memory");
 		mr.reset(ibv_reg_dm_mr(b.pd(), dm.get(), offset, length, access));
-		require(mr != nullptr, "a region on it");
+		require(mr != nullptr, "a region on the device memory");
 		fill_dm(dm.get(), size, 9);
 		local.fill(1);
 	}
 
-	/* The whole region, and what is around it. */
+	/* The region holds the pattern of this seed, and the memory around it has not changed. */
 	void expect_contents(std::uint32_t seed, Where where = Where::current())
 	{
 		std::vector<std::uint8_t> all = contents(dm.get(), 0, size, where);
 		std::span octets(all);
 
 		require(rdma::holds(octets.subspan(offset, length), seed, 0, length),
-			"it is in the memory", where);
+			"the data is in the region", where);
 		require(rdma::holds(octets, 9, 0, offset) &&
 				rdma::holds(octets, 9, offset + length, size - offset - length),
-			"the octets around it are untouched", where);
+			"the bytes around the region are untouched", where);
 	}
 
-	/* a's request, with the octets at the start of its buffer, ends the connection. */
+	/* a's request of this size ends the connection and writes nothing. */
 	void expect_refused(ibv_wr_opcode opcode, std::uint64_t at, std::uint32_t octets,
 			    Where where = Where::current())
 	{
@@ -129,10 +130,10 @@ void copies(const std::string &address)
 	Dm dm = allocate(context, size), other = allocate(context, size);
 
 	require(dm && other, "device memory");
-	require(is_zero(contents(dm.get(), 0, size)), "it is fresh");
+	require(is_zero(contents(dm.get(), 0, size)), "new device memory is zero");
 	fill_dm(dm.get(), size, 3);
-	require(holds(dm.get(), size, 3), "what was written is read back");
-	require(is_zero(contents(other.get(), 0, size)), "each is its own");
+	require(holds(dm.get(), size, 3), "the data is read back");
+	require(is_zero(contents(other.get(), 0, size)), "the other memory has not changed");
 
 	std::uint32_t word = 0x01020304;
 
@@ -142,7 +143,7 @@ void copies(const std::string &address)
 
 	require(!std::memcmp(&octets[4096], &word, 4) && octets[4095] == pattern(3, 4095) &&
 			octets[4100] == pattern(3, 4100),
-		"that part, and no other");
+		"only that part has changed");
 }
 
 void bad_copies_are_refused(const std::string &address)
@@ -165,12 +166,13 @@ void bad_copies_are_refused(const std::string &address)
 	fill_dm(dm.get(), size, 3);
 	for (const auto &one : all) {
 		require(ibv_memcpy_to_dm(dm.get(), one.offset, octets, one.length) == one.error,
-			"no write there");
+			"the write is refused");
 		require(ibv_memcpy_from_dm(octets, dm.get(), one.offset, one.length) == one.error,
-			"no read there");
+			"the read is refused");
 	}
 	require(holds(dm.get(), size, 3) && is_zero(octets), "nothing was copied");
-	require(!ibv_memcpy_to_dm(dm.get(), size, octets, 0), "nothing is not too much");
+	require(!ibv_memcpy_to_dm(dm.get(), size, octets, 0),
+		"an empty copy at the end is allowed");
 }
 
 void peer_reaches_it(const std::string &address)
@@ -182,7 +184,7 @@ void peer_reaches_it(const std::string &address)
 	setting.a.read(back.sge(0, Setting::length), 0, setting.mr->rkey, 2);
 	expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 1);
 	expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 2);
-	require(back.holds(1, 0, Setting::length), "what was written is read back");
+	require(back.holds(1, 0, Setting::length), "the data is read back");
 	setting.expect_contents(1);
 }
 
@@ -195,7 +197,7 @@ void peer_adds_to_it(const std::string &address)
 	ibv_send_wr wr = signaled(IBV_WR_ATOMIC_FETCH_AND_ADD, sge, 1);
 
 	require(!ibv_memcpy_to_dm(setting.dm.get(), Setting::offset + place, &word, 8),
-		"it is written");
+		"the word is written");
 	wr.wr.atomic.remote_addr = place;
 	wr.wr.atomic.rkey = setting.mr->rkey;
 	wr.wr.atomic.compare_add = 2;
@@ -203,8 +205,8 @@ void peer_adds_to_it(const std::string &address)
 	expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 1);
 	std::memcpy(&word, setting.local.bytes().data(), 8);
 	require(!ibv_memcpy_from_dm(&sum, setting.dm.get(), Setting::offset + place, 8),
-		"it is read");
-	require(word == 40 && sum == 42, "the peer got what was there, and added to it");
+		"the word is read");
+	require(word == 40 && sum == 42, "the peer got the old value and added to it");
 }
 
 void no_octet_beyond(const std::string &address)
@@ -249,7 +251,7 @@ void own_requests_use_it(const std::string &address)
 	setting.a.receive(sink.sge(0, half), 3);
 	setting.b.send({ 0, half, setting.mr->lkey }, 4);
 	expect_completion(setting.a.recv_cq(), IBV_WC_SUCCESS, 3);
-	require(sink.holds(1, 0, half), "the message came there, and from there");
+	require(sink.holds(1, 0, half), "the region receives and sends the message");
 }
 
 void window_on_it(const std::string &address)
@@ -267,7 +269,7 @@ void window_on_it(const std::string &address)
 	expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 2);
 	require(rdma::holds(contents(setting.dm.get(), Setting::offset + 4096, 64), 1, 0, 64) &&
 			back.holds(1, 0, 64),
-		"the peer reaches it through the window");
+		"the peer reaches the memory through the window");
 	setting.a.write(setting.local.sge(0, 64), 4097, window->rkey, 3);
 	setting.pair.expect_disconnect();
 }
@@ -283,32 +285,32 @@ void bad_regions_are_refused(const std::string &address)
 		unsigned int access;
 		const char *what;
 	} all[] = {
-		{ 0, size + 1, all_rights, "one octet too many" },
-		{ size, 1, all_rights, "behind the end" },
-		{ -8ull, 16, all_rights, "an end that wraps" },
-		{ 0, size, all_rights & ~IBV_ACCESS_ZERO_BASED, "addresses of a process" },
-		{ 0, size, all_rights & ~IBV_ACCESS_LOCAL_WRITE, "the peer writes, its owner not" },
-		{ 0, size, all_rights | IBV_ACCESS_ON_DEMAND, "pages on demand" },
+		{ 0, size + 1, all_rights, "one byte too many" },
+		{ size, 1, all_rights, "a region behind the end" },
+		{ -8ull, 16, all_rights, "a range that wraps" },
+		{ 0, size, all_rights & ~IBV_ACCESS_ZERO_BASED, "a region that is not zero-based" },
+		{ 0, size, all_rights & ~IBV_ACCESS_LOCAL_WRITE, "remote without local write" },
+		{ 0, size, all_rights | IBV_ACCESS_ON_DEMAND, "on-demand paging" },
 	};
 
 	require(dm != nullptr, "device memory");
 	for (const auto &one : all)
 		require(!ibv_reg_dm_mr(pair.b().pd(), dm.get(), one.offset, one.length, one.access),
 			one.what);
-	require(!ibv_free_dm(dm.release()), "and nothing holds the memory");
+	require(!ibv_free_dm(dm.release()), "the memory can be freed");
 }
 
 void memory_with_region_stays(const std::string &address)
 {
 	Setting setting(address);
 
-	require(ibv_free_dm(setting.dm.get()) == EBUSY, "memory with a region stays");
+	require(ibv_free_dm(setting.dm.get()) == EBUSY, "memory with a region cannot be freed");
 	setting.a.write(setting.local.sge(0, Setting::length), 0, setting.mr->rkey, 1);
 	expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 1);
 	setting.pair.expect_alive();
 	setting.expect_contents(1);
 	setting.mr.reset();
-	require(!ibv_free_dm(setting.dm.release()), "without a region it goes");
+	require(!ibv_free_dm(setting.dm.release()), "without a region it can");
 }
 
 void bad_sizes_are_refused(const std::string &address)
@@ -321,13 +323,13 @@ void bad_sizes_are_refused(const std::string &address)
 		return !allocate(context, length, log_align, comp_mask) && errno == error;
 	};
 
-	require(refused(EINVAL, limit_of(context) + 1, 0, 0), "more than there is");
-	require(refused(EINVAL, -1ul, 0, 0), "so much that it wraps");
-	require(refused(EINVAL, 0, 0, 0), "nothing");
-	require(refused(EINVAL, 4096, log_page + 1, 0), "an alignment above that of pages");
-	require(refused(EINVAL, 4096, ~0u, 0), "an alignment that no number has");
-	require(refused(EINVAL, 4096, 0, 1), "an attribute that is unknown");
-	require(allocate(context, 4096, log_page) != nullptr, "alignment to pages is granted");
+	require(refused(EINVAL, limit_of(context) + 1, 0, 0), "more than the limit is refused");
+	require(refused(EINVAL, -1ul, 0, 0), "a size that wraps is refused");
+	require(refused(EINVAL, 0, 0, 0), "an empty size is refused");
+	require(refused(EINVAL, 4096, log_page + 1, 0), "alignment above a page is refused");
+	require(refused(EINVAL, 4096, ~0u, 0), "an impossible alignment is refused");
+	require(refused(EINVAL, 4096, 0, 1), "an unknown attribute is refused");
+	require(allocate(context, 4096, log_page) != nullptr, "alignment to a page is granted");
 }
 
 void so_much_and_no_more(const std::string &address)
@@ -340,10 +342,10 @@ void so_much_and_no_more(const std::string &address)
 	for (int round = 0; round < 3; round++) {
 		Dm most = allocate(context, limit - page), rest = allocate(context, 4);
 
-		require(most && rest, "all that there is");
+		require(most && rest, "all memory can be allocated");
 		require(!allocate(context, 4) && errno == ENOMEM, "and no more");
 		rest.reset();
-		require(allocate(context, page) != nullptr, "what is free can be had");
+		require(allocate(context, page) != nullptr, "freed memory can be allocated again");
 	}
 }
 
@@ -366,15 +368,15 @@ void program_ends(const std::string &address)
 	if (!child)
 		take_all_and_end(address);
 	require(child > 0 && waitpid(child, &status, 0) == child && status == 0,
-		"a program takes it all, registers it, and ends");
+		"a program allocates all memory, registers it, and ends");
 
 	Pair pair(address);
 	ibv_context *context = pair.b().id()->verbs;
 
-	require(allocate(context, limit_of(context)) != nullptr, "all is there for the next one");
+	require(allocate(context, limit_of(context)) != nullptr, "all memory is free again");
 }
 
-/* As with another process that was handed the device file. */
+/* A second context stands for another process that was given the device file. */
 void shared(const std::string &address)
 {
 	constexpr std::size_t size = 2 * 4096 + 8;
@@ -389,34 +391,34 @@ void shared(const std::string &address)
 	ImportedDm imported(ibv_import_dm(other.get(), handle));
 
 	require(imported != nullptr, "the memory is shared");
-	require(!ibv_import_dm(other.get(), ~0u), "there is none of that number");
+	require(!ibv_import_dm(other.get(), ~0u), "an unknown handle is refused");
 	fill_dm(dm.get(), size, 3);
-	require(holds(imported.get(), size, 3), "the other sees what was written");
+	require(holds(imported.get(), size, 3), "the importer sees the owner's data");
 	fill_dm(imported.get(), size, 4);
-	require(holds(dm.get(), size, 4), "and is seen");
-	require(ibv_memcpy_to_dm(imported.get(), size, &handle, 4) == EFAULT, "it ends there, too");
+	require(holds(dm.get(), size, 4), "the owner sees the importer's data");
+	require(ibv_memcpy_to_dm(imported.get(), size, &handle, 4) == EFAULT, "the size is known");
 
-	require(!ibv_free_dm(dm.release()), "its owner frees it");
-	require(holds(imported.get(), size, 4), "who has mapped it keeps the octets");
-	require(!ibv_import_dm(other.get(), handle), "it cannot be had any more");
+	require(!ibv_free_dm(dm.release()), "the owner frees the memory");
+	require(holds(imported.get(), size, 4), "the importer keeps its mapping");
+	require(!ibv_import_dm(other.get(), handle), "freed memory cannot be imported");
 }
 
 const cases::Case all[] = {
 	{ "device memory is written and read", copies },
-	{ "copies beyond it, or of parts of words, are refused", bad_copies_are_refused },
+	{ "copies beyond its end, or of parts of words, are refused", bad_copies_are_refused },
 	{ "the peer writes and reads a part of it", peer_reaches_it },
 	{ "the peer adds to it", peer_adds_to_it },
-	{ "no octet beyond its region", no_octet_beyond },
-	{ "no octet before its region", no_octet_before },
-	{ "no writing without the right to", rights_are_the_regions },
-	{ "no reading without the right to", no_reading_of_what_is_written_only },
-	{ "own requests use it", own_requests_use_it },
-	{ "a window on it", window_on_it },
-	{ "regions that cannot be are refused", bad_regions_are_refused },
-	{ "memory with a region stays", memory_with_region_stays },
-	{ "sizes that cannot be are refused", bad_sizes_are_refused },
-	{ "so much and no more", so_much_and_no_more },
-	{ "a program ends and leaves it all", program_ends },
+	{ "the peer reaches no byte beyond its region", no_octet_beyond },
+	{ "the peer reaches no byte before its region", no_octet_before },
+	{ "the peer cannot write without the right to", rights_are_the_regions },
+	{ "the peer cannot read without the right to", no_reading_of_what_is_written_only },
+	{ "local requests use it", own_requests_use_it },
+	{ "a window is bound to it", window_on_it },
+	{ "invalid regions are refused", bad_regions_are_refused },
+	{ "memory with a region cannot be freed", memory_with_region_stays },
+	{ "invalid sizes are refused", bad_sizes_are_refused },
+	{ "there is as much as the device says, and no more", so_much_and_no_more },
+	{ "all of it is free again after a program ends", program_ends },
 	{ "it is shared with another context", shared },
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Memory that another driver has exported, here udmabuf's, is registered as if it were our own. */
+/* Memory exported by another driver, here udmabuf, is registered and used like other memory. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -29,7 +29,7 @@ private:
 	int fd_;
 };
 
-/* Memory of this process, and the file by which it is exported. */
+/* Memory of this process, and the file descriptor that exports it. */
 class Exported
 {
 public:
@@ -57,7 +57,7 @@ private:
 		if (driver < 0)
 			throw cases::Skip("no /dev/udmabuf");
 		require(!ftruncate(memory_, size), "the memory has a size");
-		require(!fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK), "which stays");
+		require(!fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK), "the memory is sealed");
 		what.memfd = static_cast<std::uint32_t>(static_cast<int>(memory_));
 		what.size = size;
 
@@ -94,11 +94,11 @@ void peer_reaches_it(const std::string &address)
 	pair.a().read(back.sge(0, length), iova, mr->rkey, 2);
 	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
 	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 2);
-	require(back.holds(3, 0, length), "what was written is read back");
+	require(back.holds(3, 0, length), "the data is read back");
 	require(exported.bytes()[offset - 1] == 0 && exported.bytes()[offset + length] == 0,
-		"the octets around it are untouched");
+		"the bytes around it are untouched");
 	for (std::size_t i = 0; i < length; i += 997)
-		require(exported.bytes()[offset + i] == pattern(3, i), "it is in the memory");
+		require(exported.bytes()[offset + i] == pattern(3, i), "the data is in the memory");
 	pair.a().write(local.sge(0, 1), iova + length, mr->rkey, 3);
 	pair.expect_disconnect();
 }
@@ -117,10 +117,10 @@ void own_requests_use_it(const std::string &address)
 	pair.a().send({ 0, Exported::size, source->lkey }, 2);
 	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 2);
 	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 1);
-	require(std::ranges::equal(from.bytes(), to.bytes()), "the message is there");
+	require(std::ranges::equal(from.bytes(), to.bytes()), "the message has arrived");
 }
 
-/* The registration keeps what its exporter and its owner have given up. */
+/* The registration holds a reference to the memory after the process has closed the file. */
 void outlives_its_file(const std::string &address)
 {
 	Pair pair(address);
@@ -143,17 +143,17 @@ void bad_parts_are_refused(const std::string &address)
 	Exported exported;
 	File other(memfd_create("other", 0));
 
-	require(!register_part(pd, exported, 0, Exported::size + 1, 0), "one octet too many");
-	require(!register_part(pd, exported, Exported::size, 1, 0), "behind the end");
-	require(!register_part(pd, exported, -4096ul, 8192, 0), "an end that wraps");
-	require(!register_part(pd, exported, 0, 0, 0), "nothing");
-	require(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, other, Buffer::all_rights), "no dma-buf");
-	require(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, Buffer::all_rights), "no file");
+	require(!register_part(pd, exported, 0, Exported::size + 1, 0), "one byte too many");
+	require(!register_part(pd, exported, Exported::size, 1, 0), "a part behind the end");
+	require(!register_part(pd, exported, -4096ul, 8192, 0), "a range that wraps");
+	require(!register_part(pd, exported, 0, 0, 0), "an empty part");
+	require(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, other, Buffer::all_rights), "not a dma-buf");
+	require(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, Buffer::all_rights), "not a file");
 }
 
 const cases::Case all[] = {
 	{ "the peer reaches a part under its own address", peer_reaches_it },
-	{ "own requests use it", own_requests_use_it },
+	{ "local requests use it", own_requests_use_it },
 	{ "it outlives its file", outlives_its_file },
 	{ "parts that are not there are refused", bad_parts_are_refused },
 };

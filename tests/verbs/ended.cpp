@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A queue pair that is destroyed or reset leaves nothing behind in its completion queues, and its
- * places there are free.
+/* When a queue pair is destroyed or reset, its completions leave the completion queues, and their
+ * entries are free again.
  */
 #include "cases.hpp"
 #include "rdma.hpp"
@@ -52,7 +52,7 @@ void modify(End &end, ibv_qp_state state, Where where = Where::current())
 		fail(std::format("ibv_modify_qp to state {}", static_cast<int>(state)), err, where);
 }
 
-/* Receives of it are flushed into its queue, and nobody polls. */
+/* Moves a to error with receives posted, and does not poll their flushed completions. */
 void fail_with_receives(Pair &pair, unsigned int receives, std::uint64_t first)
 {
 	Buffer into(pair.a().pd(), 64);
@@ -63,7 +63,7 @@ void fail_with_receives(Pair &pair, unsigned int receives, std::uint64_t first)
 	pair.expect_disconnect();
 }
 
-/* One queue pair's completions lie between another's. */
+/* The completions of a queue pair lie between those of another one. */
 void destroyed_leaves_nothing(const std::string &address)
 {
 	Device device(address);
@@ -91,7 +91,7 @@ void destroyed_leaves_nothing(const std::string &address)
 	}
 }
 
-/* rdma_connect() to where nobody listens, with receives posted. */
+/* Posts receives and calls an address that has no listener. */
 void be_rejected(ibv_cq *cq, const sockaddr *to)
 {
 	EventChannel channel = create_event_channel();
@@ -102,7 +102,7 @@ void be_rejected(ibv_cq *cq, const sockaddr *to)
 	for (unsigned int i = 0; i < 8; i++)
 		end.receive(into.sge(0, 64), i);
 	require(!rdma_connect(end.id(), &parameters), "rdma_connect");
-	require(next_event(channel.get()).type != RDMA_CM_EVENT_ESTABLISHED, "the call fails");
+	require(next_event(channel.get()).type != RDMA_CM_EVENT_ESTABLISHED, "the call has failed");
 	modify(end, IBV_QPS_ERR);
 }
 
@@ -110,17 +110,17 @@ void small_queue_survives(const std::string &address)
 {
 	Device device(address);
 	Cq cq = device.create_cq(16);
-	sockaddr_storage nobody;
+	sockaddr_storage no_listener;
 	{
 		Listener closed(address);
 
-		nobody = {};
-		std::memcpy(&nobody, closed.address(), sizeof(sockaddr_in6));
+		no_listener = {};
+		std::memcpy(&no_listener, closed.address(), sizeof(sockaddr_in6));
 		if (closed.address()->sa_family == AF_INET)
-			std::memcpy(&nobody, closed.address(), sizeof(sockaddr_in));
+			std::memcpy(&no_listener, closed.address(), sizeof(sockaddr_in));
 	}
 	for (unsigned int i = 0; i < 100; i++)
-		be_rejected(cq.get(), reinterpret_cast<sockaddr *>(&nobody));
+		be_rejected(cq.get(), reinterpret_cast<sockaddr *>(&no_listener));
 	expect_no_completion(cq.get(), 5);
 	require(!wait_readable(device.context()->async_fd, 0), "the queue has not overflowed");
 
@@ -136,10 +136,10 @@ void reset_leaves_nothing(const std::string &address)
 	modify(pair.a(), IBV_QPS_RESET);
 	expect_no_completion(pair.a().recv_cq(), 20);
 	expect_no_completion(pair.a().send_cq(), 5);
-	require(pair.a().state() == IBV_QPS_RESET, "it is in reset");
+	require(pair.a().state() == IBV_QPS_RESET, "the queue pair is in RESET");
 }
 
-/* With a shared receive queue, and one completion queue for both directions. */
+/* Uses a shared receive queue, and one completion queue for both directions. */
 void shared_receives_leave_nothing(const std::string &address)
 {
 	Device device(address);
@@ -185,20 +185,21 @@ void destroyed_while_shown(const std::string &address)
 
 	ibv_poll_cq_attr poll = {};
 	const auto qpn = pair->a().qp()->qp_num;
-	require(!ibv_start_poll(cq.get(), &poll), "something is there");
+	require(!ibv_start_poll(cq.get(), &poll), "there is a completion");
 	pair.reset();
-	require(cq->wr_id == 50 && ibv_wc_read_qp_num(cq.get()) == qpn, "it is still shown");
-	require(ibv_next_poll(cq.get()) == ENOENT, "the rest is gone");
+	require(cq->wr_id == 50 && ibv_wc_read_qp_num(cq.get()) == qpn, "it can still be read");
+	require(ibv_next_poll(cq.get()) == ENOENT, "the others are gone");
 	ibv_end_poll(cq.get());
-	require(ibv_start_poll(cq.get(), &poll) == ENOENT, "and stays so");
+	require(ibv_start_poll(cq.get(), &poll) == ENOENT, "no completion is left");
 }
 
 const cases::Case all[] = {
 	{ "no completion of a destroyed queue pair is left", destroyed_leaves_nothing },
 	{ "a queue of 16 survives a hundred rejected calls", small_queue_survives },
 	{ "no completion of a reset queue pair is left", reset_leaves_nothing },
-	{ "none is left of who used a shared receive queue", shared_receives_leave_nothing },
-	{ "a completion is shown though its queue pair is destroyed", destroyed_while_shown },
+	{ "no completion is left of a queue pair with a shared receive queue",
+	  shared_receives_leave_nothing },
+	{ "a completion that is being read survives its queue pair", destroyed_while_shown },
 };
 
 } /* namespace */

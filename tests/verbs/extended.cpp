@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* The extended verbs: ibv_wr_*() to post, ibv_start_poll() to poll, domains that need no locks. */
+/* The extended verbs: posting by ibv_wr_*(), polling by ibv_start_poll(), thread domains. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -73,7 +73,7 @@ struct Setting {
 	std::uint32_t rkey() const { return to.mr()->rkey; }
 	std::uint32_t lkey() const { return from.mr()->lkey; }
 
-	/* Posts what request() puts together. */
+	/* Posts the request that request() builds. */
 	void post(std::uint64_t wr_id, const std::function<void()> &request,
 		  Where where = Where::current())
 	{
@@ -84,7 +84,7 @@ struct Setting {
 			fail("ibv_wr_complete", err, where);
 	}
 
-	/* The next completion, seen by ibv_start_poll(), is a good one; look() at its fields. */
+	/* Reads the next completion, which must be good. look() checks its fields. */
 	void expect(std::uint64_t wr_id, ibv_wc_opcode opcode,
 		    const std::function<void(ibv_cq_ex *)> &look = {},
 		    Where where = Where::current())
@@ -135,12 +135,12 @@ void every_request(const std::string &address)
 		ibv_wr_set_sge(qp, setting.lkey(), setting.from.address() + 4096, 4000);
 	});
 	setting.expect(2, IBV_WC_RDMA_READ, [](ibv_cq_ex *cq) {
-		require(ibv_wc_read_byte_len(cq) == 4000, "so many octets were read");
+		require(ibv_wc_read_byte_len(cq) == 4000, "the length is right");
 	});
-	require(setting.to.holds(1, 0, 4000), "the write arrived");
+	require(setting.to.holds(1, 0, 4000), "the data of the write arrived");
 	require(std::ranges::equal(setting.from.bytes().first(4000),
 				   setting.from.bytes().subspan(4096, 4000)),
-		"the read brought it back");
+		"the read returned it");
 
 	auto *word = reinterpret_cast<std::uint64_t *>(setting.to.bytes().data());
 
@@ -188,7 +188,7 @@ void messages(const std::string &address)
 	wc = expect_completion(setting.b.recv_cq(), IBV_WC_SUCCESS, 12);
 	require(wc.byte_len == 3000 && ntohl(wc.imm_data) == 99, "the immediate data arrived");
 
-	/* A user's region cannot be invalidated by the peer: that ends the connection. */
+	/* The peer must not invalidate a region of ibv_reg_mr(); trying ends the connection. */
 	setting.b.receive(setting.to.sge(4096, 4096), 13);
 	setting.post(3, [&] {
 		ibv_wr_send_inv(qp, setting.rkey());
@@ -218,10 +218,11 @@ void window(const std::string &address)
 	setting.b.read(back.sge(0, 4096), region.address(), rkey, 3);
 	expect_completion(setting.b.send_cq(), IBV_WC_SUCCESS, 2);
 	expect_completion(setting.b.send_cq(), IBV_WC_SUCCESS, 3);
-	require(region.holds(6, 0, 4096) && back.holds(6, 0, 4096), "the peer went through it");
+	require(region.holds(6, 0, 4096) && back.holds(6, 0, 4096),
+		"the peer writes and reads through the window");
 }
 
-/* Inline data is taken at once: what is sent is what was there then. */
+/* Inline data is copied when it is posted, so later changes of the buffer are not sent. */
 void inline_data(const std::string &address)
 {
 	Setting setting(address);
@@ -248,10 +249,10 @@ void inline_data(const std::string &address)
 	std::ranges::fill(own, 0);
 	setting.expect(2, IBV_WC_RDMA_WRITE);
 	setting.pair.expect_alive();
-	require(setting.to.holds(1, 0, 256), "the write arrived");
+	require(setting.to.holds(1, 0, 256), "the data of the write arrived");
 }
 
-/* Many requests at once, or none of them. */
+/* Posts many requests between ibv_wr_start() and ibv_wr_complete(). */
 void all_or_none(const std::string &address)
 {
 	Setting setting(address);
@@ -270,11 +271,11 @@ void all_or_none(const std::string &address)
 	ibv_wr_atomic_fetch_add(qp, setting.rkey(), setting.to.address(), 1);
 	ibv_wr_set_sge(qp, setting.lkey(), setting.from.address(), 7);
 	write(2, 8);
-	require(ibv_wr_complete(qp) == EINVAL, "a bad request is refused, and all with it");
+	require(ibv_wr_complete(qp) == EINVAL, "a bad request makes the whole batch fail");
 	ibv_wr_start(qp);
 	for (std::uint64_t i = 0; i < 65; i++)
 		write(i, 8);
-	require(ibv_wr_complete(qp) == ENOMEM, "more than the queue holds are refused");
+	require(ibv_wr_complete(qp) == ENOMEM, "a batch longer than the queue is refused");
 	expect_no_completion(setting.cq.get());
 	require(setting.to.is_zero(), "nothing was written");
 
@@ -282,12 +283,12 @@ void all_or_none(const std::string &address)
 		ibv_wr_start(qp);
 		for (std::uint64_t i = 0; i < 64; i++)
 			write(i, 8);
-		require(!ibv_wr_complete(qp), "as many as it holds are taken");
+		require(!ibv_wr_complete(qp), "a batch as long as the queue is taken");
 		for (std::uint64_t i = 0; i < 64; i++)
 			setting.expect(i, IBV_WC_RDMA_WRITE);
 	}
 	setting.pair.expect_alive();
-	require(setting.to.holds(1, 0, 512), "all were written");
+	require(setting.to.holds(1, 0, 512), "all data was written");
 }
 
 std::uint64_t nanoseconds(const timespec &time)
@@ -304,7 +305,7 @@ std::uint64_t realtime()
 	return nanoseconds(now);
 }
 
-/* Each completion is between what the device's clock said before and after, and rises. */
+/* The time of each completion is between the device's clock before the post and after the poll. */
 void timestamps(const std::string &address)
 {
 	Setting setting(address);
@@ -312,7 +313,8 @@ void timestamps(const std::string &address)
 	auto device_time = [&setting] {
 		ibv_values_ex values = { IBV_VALUES_MASK_RAW_CLOCK, {} };
 
-		require(!ibv_query_rt_values_ex(setting.context(), &values), "there is a clock");
+		require(!ibv_query_rt_values_ex(setting.context(), &values),
+			"the device has a clock");
 		return nanoseconds(values.raw_clock);
 	};
 
@@ -327,17 +329,17 @@ void timestamps(const std::string &address)
 			last = ibv_wc_read_completion_ts(cq);
 			last_wall = ibv_wc_read_completion_wallclock_ns(cq);
 		});
-		require(before <= last && last <= device_time(), "the time is the device's");
+		require(before <= last && last <= device_time(), "the device's time is right");
 		require(before_wall <= last_wall + 1'000'000 && last_wall <= realtime() + 1'000'000,
-			"the time is that of the wall");
+			"the wall clock time is right");
 	}
 
 	ibv_device_attr_ex attr;
 
-	require(!ibv_query_device_ex(setting.context(), nullptr, &attr), "the device answers");
+	require(!ibv_query_device_ex(setting.context(), nullptr, &attr), "ibv_query_device_ex");
 	require(attr.completion_timestamp_mask == ~std::uint64_t{ 0 } &&
 			attr.hca_core_clock == 1'000'000,
-		"it counts nanoseconds");
+		"the clock counts nanoseconds");
 }
 
 /* ibv_start_poll() to ibv_end_poll() with many completions, mixed with plain ibv_poll_cq(). */
@@ -354,7 +356,7 @@ void batches(const std::string &address)
 		if (ibv_start_poll(setting.polled(), &attr) == ENOENT)
 			continue;
 		do {
-			require(setting.polled()->wr_id == seen, "in order");
+			require(setting.polled()->wr_id == seen, "completions are in order");
 			seen++;
 		} while (seen % 7 && !ibv_next_poll(setting.polled()));
 		ibv_end_poll(setting.polled());
@@ -377,7 +379,7 @@ void unknown_fields(const std::string &address)
 	}
 }
 
-/* A queue pair and a completion queue of a thread domain do what others do. */
+/* A queue pair and a completion queue of a thread domain work like any others. */
 void thread_domain(const std::string &address)
 {
 	Pair probe(address);
@@ -397,7 +399,7 @@ void thread_domain(const std::string &address)
 
 	require(parent != nullptr, "there is a parent domain");
 	require(ibv_dealloc_pd(pd.get()) == EBUSY && ibv_dealloc_td(td.get()) == EBUSY,
-		"what it joins cannot go before it");
+		"the domains that it joins cannot be destroyed first");
 
 	ibv_cq_init_attr_ex cq_attr = Setting::all_wanted();
 
@@ -415,10 +417,10 @@ void thread_domain(const std::string &address)
 	});
 	setting.expect(1, IBV_WC_RDMA_WRITE);
 	setting.pair.expect_alive();
-	require(setting.to.holds(5, 0, 4096), "the domains are one to the device");
+	require(setting.to.holds(5, 0, 4096), "a region of the PD is valid in the parent domain");
 }
 
-/* What another context of the same device file, as another process may have, sees of this one's. */
+/* A second context of the same device file, as another process may have it, imports objects. */
 void imported(const std::string &address)
 {
 	Pair probe(address);
@@ -437,7 +439,7 @@ void imported(const std::string &address)
 
 	require(other_mr && other_mr->lkey == setting.lkey() && other_mr->length == 8192,
 		"the region is shared");
-	require(!ibv_import_mr(other_pd.get(), ~0u), "there is no region of that number");
+	require(!ibv_import_mr(other_pd.get(), ~0u), "an unknown handle is refused");
 
 	Buffer by_other(other_pd.get(), 4096);
 
@@ -448,7 +450,7 @@ void imported(const std::string &address)
 	});
 	setting.expect(1, IBV_WC_RDMA_WRITE);
 	setting.pair.expect_alive();
-	require(setting.to.holds(5, 0, 4096), "a region of either is in the domain of both");
+	require(setting.to.holds(5, 0, 4096), "a region of one context is valid in the other");
 }
 
 const cases::Case all[] = {
@@ -459,7 +461,7 @@ const cases::Case all[] = {
 	{ "requests by ibv_wr_* are posted all or none", all_or_none },
 	{ "completions carry the time", timestamps },
 	{ "completions by ibv_start_poll in batches", batches },
-	{ "fields that iWARP has not are refused", unknown_fields },
+	{ "fields that iWARP does not have are refused", unknown_fields },
 	{ "a thread domain works", thread_domain },
 	{ "a domain is shared with another context", imported },
 };

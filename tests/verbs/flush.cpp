@@ -58,7 +58,7 @@ void after_modify(const std::string &address)
 	expect_receives_flushed(pair.b());
 }
 
-/* Receives that were used are not flushed, those that were not are. */
+/* Receives that messages have used are not flushed. */
 void after_some_were_used(const std::string &address)
 {
 	Pair pair(address);
@@ -76,8 +76,8 @@ void after_some_were_used(const std::string &address)
 	expect_receives_flushed(pair.b(), 7);
 }
 
-/* The culprit comes first, and it alone says what was wrong. Requests that asked for no
- * completion are flushed with one, too.
+/* The bad request completes first, and only its status says what was wrong. All requests behind it
+ * get a flushed completion, even unsignaled ones.
  */
 void behind_the_culprit(const std::string &address)
 {
@@ -106,7 +106,7 @@ void behind_the_culprit(const std::string &address)
 	pair.expect_disconnect();
 }
 
-/* What is posted to a QP in error is flushed, or refused: it is never taken and forgotten. */
+/* A request posted to a QP in error is either refused or flushed. */
 void posted_in_error(const std::string &address)
 {
 	Pair pair(address);
@@ -129,7 +129,7 @@ void posted_in_error(const std::string &address)
 	expect_no_completion(pair.a().recv_cq(), 50);
 }
 
-/* A flushed completion names the QP that it is of. */
+/* A flushed completion has the number of its QP. */
 void names_the_qp(const std::string &address)
 {
 	Pair pair(address);
@@ -143,7 +143,7 @@ void names_the_qp(const std::string &address)
 	require(wc.qp_num == pair.a().qp()->qp_num, "the completion has the number of its QP");
 }
 
-/* Completions leave in the order of submission, whatever is done first on the wire. */
+/* Requests complete in the order in which they were posted, whatever finishes first on the wire. */
 void order_of_read_and_send(const std::string &address)
 {
 	constexpr std::uint32_t size = 1 << 20;
@@ -165,7 +165,7 @@ void order_of_read_and_send(const std::string &address)
 const cases::Case all[] = {
 	{ "receives are flushed after a disconnect", after_disconnect },
 	{ "receives are flushed after a move to error", after_modify },
-	{ "only what was not used is flushed", after_some_were_used },
+	{ "only receives that were not used are flushed", after_some_were_used },
 	{ "requests behind a bad one are flushed in order", behind_the_culprit },
 	{ "a post to a QP in error is not forgotten", posted_in_error },
 	{ "a flushed completion names its QP", names_the_qp },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Writes with immediate data: they arrive, and a receive completes that says so. */
+/* Writes with immediate data: the data arrives, and a receive completes with the immediate data. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -16,7 +16,7 @@ namespace
 
 constexpr std::uint32_t room = 1 << 18;
 
-/* a writes to b's memory; what b receives into is another. */
+/* a writes to b's memory "to". b's receives use other memory, "receives". */
 struct Setting {
 	explicit Setting(const std::string &address, const QpOptions &b_options = {})
 		: pair(address, { .inline_data = 128 }, b_options), a(pair.a()), b(pair.b()),
@@ -60,7 +60,7 @@ void expect_immediate(ibv_cq *cq, std::uint64_t wr_id, std::uint32_t length,
 	require(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM, "it is a write with immediate", where);
 	require(wc.wc_flags == IBV_WC_WITH_IMM && ntohl(wc.imm_data) == immediate,
 		std::format("the immediate data is {:#x}", immediate), where);
-	require(wc.byte_len == length, std::format("{} octets were written", length), where);
+	require(wc.byte_len == length, std::format("{} bytes were written", length), where);
 }
 
 void all_sizes(const std::string &address)
@@ -74,15 +74,15 @@ void all_sizes(const std::string &address)
 
 		ibv_wc wc = expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, immediate);
 
-		require(wc.opcode == IBV_WC_RDMA_WRITE, "the writer has written");
+		require(wc.opcode == IBV_WC_RDMA_WRITE, "the opcode is that of a write");
 		expect_immediate(setting.b.recv_cq(), size, size, immediate);
-		require(setting.to.holds(1, 0, size), "the data was there before");
+		require(setting.to.holds(1, 0, size), "the data was placed before");
 		std::ranges::fill(setting.to.bytes(), 0);
 	}
 	require(setting.receives.is_zero(), "the receives' memory is untouched");
 }
 
-/* What counts is the write that carries the immediate data, not those before it. */
+/* The length in the completion is that of the write with immediate, not of writes before it. */
 void among_others(const std::string &address)
 {
 	Setting setting(address);
@@ -109,7 +109,7 @@ void among_others(const std::string &address)
 			ibv_wc wc = expect_completion(setting.b.recv_cq(), IBV_WC_SUCCESS, n);
 
 			require(wc.opcode == IBV_WC_RECV && wc.byte_len == 16 && !wc.wc_flags,
-				"a send is a send");
+				"a send completes as a send");
 		}
 		for (int n = 0; n < 5; n++)
 			next_completion(setting.a.send_cq());
@@ -123,10 +123,10 @@ void inline_write(const std::string &address)
 	setting.b.receive(setting.receives.sge(0, 64), 1);
 	setting.write(100, 5, IBV_SEND_INLINE);
 	expect_immediate(setting.b.recv_cq(), 1, 100, 5);
-	require(setting.to.holds(1, 0, 100), "the data is there");
+	require(setting.to.holds(1, 0, 100), "the data has arrived");
 }
 
-/* Nothing is placed in it, so it needs no memory. */
+/* The receive needs no memory, because immediate data is not placed in it. */
 void empty_receive(const std::string &address)
 {
 	Setting setting(address);
@@ -188,7 +188,7 @@ void solicited(const std::string &address)
 	expect_immediate(cq, 2, 8, 2);
 }
 
-/* Without the write there is no immediate data. */
+/* The write is refused, so its immediate data must not arrive. */
 void write_without_right(const std::string &address)
 {
 	Setting setting(address);
@@ -204,7 +204,7 @@ void write_without_right(const std::string &address)
 	require(other.is_zero(), "nothing was written");
 }
 
-/* iWARP has no message that is a Send and carries immediate data, too. */
+/* iWARP has no Send with immediate data. */
 void send_refused(const std::string &address)
 {
 	Setting setting(address);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Long messages arrive, or are refused: no length wraps. */
+/* Long messages arrive or are refused; no length wraps. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -16,7 +16,7 @@ using namespace rdma;
 namespace
 {
 
-/* Octets of a long message: MESSAGE_BYTES, or what an emulated machine carries in seconds. */
+/* Length of a long message: MESSAGE_BYTES, or what an emulated machine sends in seconds. */
 std::uint32_t message_length()
 {
 	const char *wanted = std::getenv("MESSAGE_BYTES");
@@ -25,12 +25,12 @@ std::uint32_t message_length()
 		      : (64 << 20) + 1;
 }
 
-/* The theme's LIMIT is what ends a wait. */
+/* Longer than the theme's LIMIT, which ends the wait. */
 constexpr int patience_ms = 1000 * 1000;
 
-/* Many addresses, few octets: one small piece of memory over and over, registered as a whole. Its
- * pages are a prime number, so octets that are taken from a wrong place are seen unless they are
- * wrong by just this much.
+/* A large region that needs little memory: it maps one small piece over and over. The piece has a
+ * prime number of pages, so data from a wrong offset is detected unless the error is a multiple of
+ * the piece's size.
  */
 class Repeated
 {
@@ -72,8 +72,8 @@ private:
 	Mr mr_;
 };
 
-/* What a message is received in: memory of its own for each octet, and a page behind the last.
- * What came to a wrong place is missing at its own.
+/* Memory for a received message, without repetition, and a page behind it. A byte that was placed
+ * at a wrong offset is missing at the right one.
  */
 class Sink
 {
@@ -88,18 +88,18 @@ public:
 	std::uint64_t address() const { return buffer_.address(); }
 	std::uint32_t rkey() const { return buffer_.mr()->rkey; }
 
-	/* All of the message is where it belongs, and nothing behind it. */
+	/* All bytes of the message are in place, and nothing was written behind it. */
 	void expect(const Repeated &sent) const
 	{
 		auto [here, there] = std::ranges::mismatch(buffer_.bytes().first(length_),
 							   sent.bytes().first(length_));
 
 		require(here == buffer_.bytes().begin() + length_,
-			std::format("octet {} of the message is where it belongs",
+			std::format("byte {} of the message is in place",
 				    here - buffer_.bytes().begin()));
 		require(std::ranges::all_of(buffer_.bytes().subspan(length_),
 					    [](auto octet) { return octet == untouched; }),
-			"nothing is behind its last octet");
+			"nothing is behind its last byte");
 	}
 
 private:
@@ -118,7 +118,7 @@ void long_write(const std::string &address)
 
 	pair.a().write(from.sge(length), to.address(), to.rkey(), 1);
 	require(next_completion(pair.a().send_cq(), patience_ms).status == IBV_WC_SUCCESS,
-		"it is written");
+		"the message is written");
 	pair.expect_alive();
 	to.expect(from);
 }
@@ -134,7 +134,7 @@ void long_read(const std::string &address)
 
 	ibv_wc wc = next_completion(pair.a().send_cq(), patience_ms);
 
-	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == length, "it is read");
+	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == length, "the message is read");
 	to.expect(from);
 	pair.expect_alive();
 }
@@ -149,15 +149,15 @@ void long_send(const std::string &address)
 	pair.b().receive(to.sge(), 1);
 	pair.a().send(from.sge(length), 2);
 	require(next_completion(pair.a().send_cq(), patience_ms).status == IBV_WC_SUCCESS,
-		"it is sent");
+		"the message is sent");
 
 	ibv_wc wc = next_completion(pair.b().recv_cq(), patience_ms);
 
-	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == length, "it has arrived");
+	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == length, "the message has arrived");
 	to.expect(from);
 }
 
-/* A request of 16 SGEs of this length each. */
+/* A request with 16 SGEs of this length, one for a Read, is refused or completes in error. */
 void refuse(const std::string &address, ibv_wr_opcode opcode, std::uint32_t length, bool at_post)
 {
 	Pair pair(address, { .send_sge = 16 });

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A device has as many objects of each kind as ibv_query_device() promises, and not one more. */
+/* A device has as many objects of each kind as ibv_query_device() promises, and no more. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -14,8 +14,9 @@ namespace
 using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 
 /*
- * A build for tests can be told to have little, so that all of it can be had. The core asks a device
- * once what it promises, so ibv_query_device() goes on to tell the numbers of before.
+ * Tells a test build of the module to promise only a few objects, so that a test can make all of
+ * them. The RDMA core caches the device's attributes, so ibv_query_device() still reports the old
+ * numbers.
  */
 class Promise
 {
@@ -24,7 +25,7 @@ public:
 	{
 		std::ifstream(file) >> before_;
 		if (!before_.empty())
-			write("40,40,40,40,40,40"); /* small, of each kind */
+			write("40,40,40,40,40,40"); /* "small" objects of each kind */
 	}
 
 	~Promise()
@@ -35,7 +36,7 @@ public:
 
 	bool is_small() const { return !before_.empty(); }
 
-	/* How many there are of what ibv_query_device() says there are @told. */
+	/* The real limit, where ibv_query_device() reports @told. */
 	int of(int told) const { return is_small() ? small : told; }
 
 private:
@@ -80,7 +81,7 @@ private:
 	Cq cq_;
 };
 
-/* Makes objects until there are no more, which is no later than promised. Return: how many. */
+/* Makes objects until that fails, after at most @promised. Returns how many it made. */
 int make_all(int promised, auto make)
 {
 	std::vector<decltype(make())> objects;
@@ -88,14 +89,14 @@ int make_all(int promised, auto make)
 	for (int i = 0; i <= promised; i++) {
 		objects.push_back(make());
 		if (!objects.back()) {
-			require(errno == ENOMEM, "errno says that there are no more");
+			require(errno == ENOMEM, "making one more fails with ENOMEM");
 			return i;
 		}
 	}
-	fail("there are no more than " + std::to_string(promised), EOVERFLOW);
+	fail("no more than " + std::to_string(promised) + " can be made", EOVERFLOW);
 }
 
-/* A few may be others', as the one PD or CQ that a device here has, or what librdmacm keeps. */
+/* Some objects may be in use elsewhere: Device has a PD and a CQ, and librdmacm keeps some, too. */
 constexpr int few = 4;
 
 void expect_promise(int promised, auto make)
@@ -103,8 +104,8 @@ void expect_promise(int promised, auto make)
 	const int first = make_all(promised, make);
 
 	std::cout << first << " of " << promised << " could be made\n";
-	require(first >= promised - few, "there are as many as promised");
-	require(make_all(promised, make) == first, "those that are gone can be made again");
+	require(first >= promised - few, "as many as promised can be made");
+	require(make_all(promised, make) == first, "after their end as many can be made again");
 }
 
 void domains(const std::string &address)
@@ -116,13 +117,13 @@ void domains(const std::string &address)
 		       [&] { return Pd(ibv_alloc_pd(device.context())); });
 }
 
-/* For objects that are too large to make all of them unless the promise is small. */
+/* For objects that are too large to make all of them with the usual limits. */
 void expect_small_promise(const std::string &address, int ibv_device_attr::*max, auto make)
 {
 	Promise promise;
 
 	if (!promise.is_small())
-		throw cases::Skip("the module is no build for tests, and promises too many");
+		throw cases::Skip("the module is no test build, and promises too many objects");
 	Device device(address);
 	expect_promise(promise.of(device.attr().*max), [&] { return make(device); });
 }

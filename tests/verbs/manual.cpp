@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What the manual pages of the verbs say, to the letter: states, attributes, errors and limits. */
+/* States, attributes, errors and limits are as the manual pages of the verbs say. */
 #include "cases.hpp"
 #include "raw_peer.hpp"
 
@@ -17,7 +17,7 @@ namespace
 
 using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 
-/* The device that serves an address, with what a queue pair needs. */
+/* The device that serves an address, with a PD and a CQ for queue pairs. */
 class Device
 {
 public:
@@ -78,17 +78,17 @@ int modify(ibv_qp *qp, ibv_qp_state state)
 	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
 }
 
-/* As rdma-core's test_query_rc_qp has it for an RNIC. */
+/* rdma-core's test_query_rc_qp expects this of an RNIC. */
 void new_is_idle(const std::string &address)
 {
 	Device device(address);
 	Qp qp = device.create_qp(device.pd());
 
-	require(state_of(qp.get()) == IBV_QPS_INIT, "a new queue pair is in iWARP's Idle");
+	require(state_of(qp.get()) == IBV_QPS_INIT, "a new queue pair is in INIT, iWARP's Idle");
 	require(!modify(qp.get(), IBV_QPS_RESET), "it can be reset");
-	require(state_of(qp.get()) == IBV_QPS_RESET, "and is then");
+	require(state_of(qp.get()) == IBV_QPS_RESET, "its state is then RESET");
 	require(!modify(qp.get(), IBV_QPS_INIT), "it can be initialised");
-	require(state_of(qp.get()) == IBV_QPS_INIT, "and is then");
+	require(state_of(qp.get()) == IBV_QPS_INIT, "its state is then INIT");
 }
 
 void reset_of_connected(const std::string &address)
@@ -99,13 +99,13 @@ void reset_of_connected(const std::string &address)
 	for (std::uint64_t i = 0; i < 8; i++)
 		pair.a().receive(into.sge(0, 64), i);
 	require(!modify(pair.a().qp(), IBV_QPS_RESET), "a connected queue pair can be reset");
-	require(state_of(pair.a().qp()) == IBV_QPS_RESET, "it is in reset");
+	require(state_of(pair.a().qp()) == IBV_QPS_RESET, "its state is RESET");
 	pair.expect_disconnect();
 	expect_no_completion(pair.a().recv_cq(), 20);
 	require(!modify(pair.a().qp(), IBV_QPS_INIT), "it can be initialised again");
 }
 
-/* As soon as either end hears of the disconnect, and before. */
+/* The reset comes after both ends were told of the disconnect, or before. */
 void reset_after_disconnect(const std::string &address)
 {
 	for (unsigned int i = 0; i < 40; i++) {
@@ -118,7 +118,7 @@ void reset_after_disconnect(const std::string &address)
 		for (ibv_qp *qp : { pair.a().qp(), pair.b().qp() })
 			if (int err = modify(qp, IBV_QPS_RESET))
 				fail(std::format("reset in round {}", i), err);
-		require(pair.a().state() == IBV_QPS_RESET, "it is in reset");
+		require(pair.a().state() == IBV_QPS_RESET, "the state is RESET");
 	}
 }
 
@@ -132,9 +132,11 @@ void no_other_sizes(const std::string &address)
 	require(!modify(qp.get(), IBV_QPS_RESET), "it can be reset");
 	attr.qp_state = IBV_QPS_INIT;
 	attr.cap = { 8, 8, 1, 1, 0 };
-	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_CAP) != 0, "refused");
+	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_CAP) != 0,
+		"other sizes are refused");
 	require(state_of(qp.get()) == IBV_QPS_RESET, "nothing was modified");
-	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | 1 << 23) != 0, "unknown attribute");
+	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | 1 << 23) != 0,
+		"an unknown attribute is refused");
 	require(state_of(qp.get()) == IBV_QPS_RESET, "nothing was modified");
 }
 
@@ -154,7 +156,7 @@ void unknown_flags(const std::string &address)
 
 	refused(IBV_CQ_INIT_ATTR_MASK_FLAGS, 1 << 7, EOPNOTSUPP, "an unknown flag");
 	refused(1 << 7, 0, EOPNOTSUPP, "an unknown attribute");
-	refused(IBV_CQ_INIT_ATTR_MASK_PD, 0, EINVAL, "no parent domain where one is announced");
+	refused(IBV_CQ_INIT_ATTR_MASK_PD, 0, EINVAL, "a missing parent domain");
 }
 
 void busy_parent(const std::string &address)
@@ -168,16 +170,16 @@ void busy_parent(const std::string &address)
 
 	std::optional<Buffer> buffer;
 	Qp qp = device.create_qp(parent.get());
-	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a queue pair is in it");
+	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a queue pair keeps it busy");
 	qp.reset();
 	buffer.emplace(parent.get(), 64);
-	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a region is in it");
+	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a region keeps it busy");
 	buffer.reset();
 	ibv_srq_init_attr init = { nullptr, { 4, 1, 0 } };
 	Srq srq(ibv_create_srq(parent.get(), &init));
-	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a shared receive queue is in it");
+	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a shared receive queue keeps it busy");
 	srq.reset();
-	require(!ibv_dealloc_pd(parent.release()), "nothing is in it any more");
+	require(!ibv_dealloc_pd(parent.release()), "an empty domain can be deallocated");
 }
 
 void crossed_limit(const std::string &address)
@@ -190,7 +192,7 @@ void crossed_limit(const std::string &address)
 
 	attr.srq_limit = 4;
 	require(!ibv_modify_srq(srq.get(), &attr, IBV_SRQ_LIMIT), "the limit is set");
-	require(wait_readable(device.context()->async_fd, 5000), "the event is due at once");
+	require(wait_readable(device.context()->async_fd, 5000), "the event comes at once");
 	require(!ibv_get_async_event(device.context(), &event), "it can be read");
 	require(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq.get(),
 		"it is the event of this queue");
@@ -198,20 +200,20 @@ void crossed_limit(const std::string &address)
 	require(!ibv_query_srq(srq.get(), &attr) && !attr.srq_limit, "the limit is off again");
 }
 
-/* A Write is on its way when a Read in front of it fails, as it never gets its Response. */
+/* The Write has been sent when the Read in front of it fails, which never gets its Response. */
 void all_behind_are_flushed(const std::string &address)
 {
 	raw::Call call(address);
 	Buffer into(call.end.pd(), 4096);
 
-	call.end.receive(into.sge(64, 64), 9); /* who was called may not begin */
+	call.end.receive(into.sge(64, 64), 9); /* the peer has to send the first FPDU */
 	call.peer.say(raw::fpdu(raw::Untagged{}.ulpdu(raw::octets_of(1, 8))));
 	expect_completion(call.end.recv_cq(), IBV_WC_SUCCESS, 9);
 	call.end.read(into.sge(0, 64), 0x1000, 77, 1);
 	call.end.write(into.sge(0, 64), 0x2000, 77, 2);
-	require(call.peer.hear_fpdu().has_value(), "the Read is asked for");
+	require(call.peer.hear_fpdu().has_value(), "the Read Request is sent");
 	require(call.peer.hear_fpdu().has_value(), "the Write is sent");
-	require(!modify(call.end.qp(), IBV_QPS_ERR), "the connection is given up");
+	require(!modify(call.end.qp(), IBV_QPS_ERR), "the queue pair goes to error");
 	expect_completion(call.end.send_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 	expect_completion(call.end.send_cq(), IBV_WC_WR_FLUSH_ERR, 2);
 }
@@ -226,14 +228,14 @@ void incomplete_requests(const std::string &address)
 	ibv_wr_start(qp);
 	ibv_wr_rdma_read(qp, 1, 0x1000);
 	ibv_wr_set_inline_data(qp, &nothing, 0);
-	require(ibv_wr_complete(qp) == EINVAL, "an inline Read, though of nothing");
+	require(ibv_wr_complete(qp) == EINVAL, "an empty inline Read is refused");
 	ibv_wr_start(qp);
 	ibv_wr_atomic_fetch_add(qp, 1, 0x1000, 1);
-	require(ibv_wr_complete(qp) == EINVAL, "an Atomic without an SGE");
+	require(ibv_wr_complete(qp) == EINVAL, "an Atomic without an SGE is refused");
 	pair.expect_alive();
 }
 
-/* No more memory may be mapped while it lives. */
+/* While this object lives, the process cannot map more memory. */
 class FullSpace
 {
 public:
@@ -254,7 +256,9 @@ private:
 	rlimit before_;
 };
 
-/* The kernel has moved the queue by then: it is found again as soon as it can be mapped. */
+/* When mapping the new queue fails, the kernel has already moved the completions there. The
+ * provider maps it as soon as it can.
+ */
 void resize_without_space(const std::string &address)
 {
 	Device device(address);
@@ -271,8 +275,8 @@ void resize_without_space(const std::string &address)
 		err = ibv_resize_cq(cq.get(), 1 << 16);
 		polled = ibv_poll_cq(cq.get(), 1, &wc);
 	}
-	require(err == ENOMEM, std::format("there is no room for it: {}", err));
-	require(polled < 0, "polling says that it cannot");
+	require(err == ENOMEM, std::format("the resize fails with ENOMEM, not {}", err));
+	require(polled < 0, "polling fails");
 	pair.a().write(from.sge(0, 8), to.address(), to.mr()->rkey, 2);
 	expect_completion(cq.get(), IBV_WC_SUCCESS, 1);
 	expect_completion(cq.get(), IBV_WC_SUCCESS, 2);
@@ -294,12 +298,12 @@ void srq_resize_without_space(const std::string &address)
 		err = ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
 		post_err = ibv_post_srq_recv(srq.get(), &wr, &bad);
 	}
-	require(err == ENOMEM, std::format("there is no room for it: {}", err));
+	require(err == ENOMEM, std::format("the resize fails with ENOMEM, not {}", err));
 	require(post_err == ENOMEM && bad == &wr, "nothing can be posted meanwhile");
 	Pair pair(address, {}, { .srq = srq.get() });
 	Buffer from(pair.a().pd(), 64);
 
-	require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "but afterwards");
+	require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "a request can be posted afterwards");
 	pair.a().send(from.sge(0, 64), 1);
 	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 1);
 }
@@ -309,13 +313,14 @@ const cases::Case all[] = {
 	{ "a connected queue pair can be reset", reset_of_connected },
 	{ "a queue pair can be reset just after a disconnect", reset_after_disconnect },
 	{ "the sizes of a queue pair cannot be modified", no_other_sizes },
-	{ "flags that nobody knows are refused", unknown_flags },
+	{ "unknown flags are refused", unknown_flags },
 	{ "a parent domain stays while something is in it", busy_parent },
-	{ "a limit that is crossed already is told at once", crossed_limit },
+	{ "a limit that is already crossed is reported at once", crossed_limit },
 	{ "all requests behind the first that failed are flushed", all_behind_are_flushed },
-	{ "requests that cannot be are refused when they are posted", incomplete_requests },
-	{ "a resized queue that cannot be mapped is found again", resize_without_space },
-	{ "a resized shared queue that cannot be mapped is found again", srq_resize_without_space },
+	{ "invalid requests are refused when they are posted", incomplete_requests },
+	{ "a resized queue that could not be mapped is mapped later", resize_without_space },
+	{ "a resized shared queue that could not be mapped is mapped later",
+	  srq_resize_without_space },
 };
 
 } /* namespace */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What others on this host do, with plain sockets or with connections, does no harm. */
+/* Other processes on this host cannot do harm, neither with plain sockets nor with connections. */
 #include "../wire/stream.hpp"
 
 #include <netinet/in.h>
@@ -40,7 +40,7 @@ void ends(Peer &peer)
 	peer.end();
 }
 
-/* Answers as it should, and goes at once. */
+/* Accepts calls correctly, and ends each connection at once. */
 void serve(Acceptor &acceptor, unsigned int calls, Farewell farewell)
 {
 	for (unsigned int i = 0; i < calls; i++) {
@@ -54,7 +54,7 @@ void serve(Acceptor &acceptor, unsigned int calls, Farewell farewell)
 	}
 }
 
-/* The caller hears the end of each call, as a connection's or as that of an attempt. */
+/* Calls, and expects an event for the end, whether the connection was established before or not. */
 void call(const std::string &address, std::uint16_t port)
 {
 	EventChannel channel = create_event_channel();
@@ -68,10 +68,12 @@ void call(const std::string &address, std::uint16_t port)
 
 	if (event.type == RDMA_CM_EVENT_ESTABLISHED)
 		event = expect_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED);
-	require(event.type >= 0, "the caller hears of the end");
+	require(event.type >= 0, "the caller is told of the end");
 }
 
-/* What is found at the other end of the connection is nobody's socket, or somebody else's. */
+/* When the device looks up the socket at the other end, that one has been closed, or another socket
+ * has its addresses.
+ */
 template <Farewell farewell, unsigned int calls>
 void server_goes(const std::string &address)
 {
@@ -90,8 +92,9 @@ void server_goes(const std::string &address)
 }
 
 /*
- * A program that the kernel runs for whoever wants an unknown algorithm of TCP, and waits for with
- * that socket locked. A page that another process provides does the same for anybody's sendmsg().
+ * Replaces modprobe by a program that takes 8 s. When a process asks TCP for an unknown congestion
+ * control algorithm, the kernel runs modprobe with the socket locked and waits for it. A sendmsg()
+ * from memory whose pages another process provides can hold the lock as long.
  */
 class SlowModprobe
 {
@@ -111,8 +114,8 @@ private:
 	static constexpr const char *begun = "slow-modprobe-begun";
 
 	/*
-	 * The kernel runs programs in the root that it came up with, or in that of init. All have one
-	 * folder in common, in User Mode Linux (tests/vm/uml-init).
+	 * The kernel runs programs either in its first root or in that of init. In User Mode Linux
+	 * both roots have one folder in common (tests/vm/uml-init).
 	 */
 	static std::string seen(const char *file)
 	{
@@ -139,7 +142,7 @@ private:
 	Setting setting_;
 };
 
-/* A connected socket of a plain program. */
+/* Accepts a connection on a plain socket. */
 int accept_plain(int listener)
 {
 	int fd = wait_readable(listener, 10000) ? accept(listener, nullptr, nullptr) : -1;
@@ -162,7 +165,7 @@ int listen_plain(const std::string &address, std::uint16_t &port)
 	return fd;
 }
 
-/* Answers, and locks its socket for seconds, again and again with another call. */
+/* Answers a call, and then keeps its own socket locked for seconds. */
 void serve_and_lock(int listener, std::atomic<bool> &over)
 {
 	int fd = accept_plain(listener);
@@ -176,7 +179,7 @@ void serve_and_lock(int listener, std::atomic<bool> &over)
 	over = true;
 }
 
-/* The connections of everybody else on this host go on meanwhile. */
+/* Other connections on this host work while the server has its socket locked. */
 void server_locks(const std::string &address)
 {
 	Setting loops(device_setting("loopback"), "1");
@@ -204,12 +207,12 @@ void server_locks(const std::string &address)
 	server.join();
 	close(listener);
 	require(locked, "the server had its socket locked");
-	require(in_time, "nobody waits for it");
+	require(in_time, "no connection waits for the lock");
 }
 
 /*
- * The process at the other end has locked its socket to answer, and loses its CPU. Another call of
- * the same caller is not held up for long.
+ * A process loses its CPU while it answers a call with its socket locked. Another call of the same
+ * caller must not wait long.
  */
 void slow_answer(const std::string &address)
 {
@@ -227,7 +230,7 @@ void slow_answer(const std::string &address)
 	std::optional<cases::Told> pause(std::in_place, "pause", "cm_replied 3000");
 	std::jthread answer([&] { rdma_accept(slow_end.id(), &parameters); });
 
-	std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* it has begun */
+	std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* until it is in the pause */
 	pause.reset();
 	require(!rdma_connect(second.id(), &parameters), "rdma_connect");
 
@@ -239,8 +242,9 @@ void slow_answer(const std::string &address)
 }
 
 /*
- * A process has lost its CPU with its socket locked, and whoever sees to its connection waits for it: a
- * Send that nobody receives is looked at again after a second. A call at another port goes on.
+ * A process loses its CPU with its socket locked. Kernel work for its connection then waits for the
+ * lock: here the work that checks, after a second, a Send without a receive. A call to another port
+ * must not wait.
  */
 void socket_is_locked(const std::string &address)
 {
@@ -252,7 +256,7 @@ void socket_is_locked(const std::string &address)
 
 	std::jthread poster([&] { stream.end().write(stream.memory().sge(0, 1), 0, 1); });
 
-	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* it has begun */
+	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* until it is in the pause */
 	pause.reset();
 	std::this_thread::sleep_for(std::chrono::milliseconds(1000));
 
@@ -260,10 +264,10 @@ void socket_is_locked(const std::string &address)
 
 	Pair(address).expect_alive();
 	require(std::chrono::steady_clock::now() - start < std::chrono::seconds(2),
-		"another connection is there in less than two seconds");
+		"another connection is set up in less than two seconds");
 }
 
-/* A caller that has gone when the application answers it, and the next one. */
+/* The application answers a caller that has gone; the answer must not reach the next caller. */
 template <int (*answer)(rdma_cm_id *id)>
 void late_answer(const std::string &address)
 {
@@ -289,11 +293,11 @@ void late_answer(const std::string &address)
 		End end(std::move(next), {});
 		rdma_conn_param parameters = connection_parameters();
 
-		require(!rdma_accept(end.id(), &parameters), "it can be accepted");
+		require(!rdma_accept(end.id(), &parameters), "the second caller can be accepted");
 
 		auto reply = second.hear_frame();
 
-		require(reply && !(reply->flags & 0x20), "its reply accepts it");
+		require(reply && !(reply->flags & 0x20), "the Reply accepts it");
 	}
 }
 
@@ -324,8 +328,8 @@ const cases::Case all[] = {
 	{ "a loop is never joined to a socket that is closed at once", server_goes<closes, 2000> },
 	{ "a loop is never joined to a socket that is reset at once", server_goes<resets, 500> },
 	{ "a loop is never joined to a socket that ends at once", server_goes<ends, 500> },
-	{ "nobody waits for the lock of somebody else's socket", server_locks },
-	{ "a call is not held up by whoever answers another one", slow_answer },
+	{ "no connection waits for the socket lock of another process", server_locks },
+	{ "a call is not held up while another call is answered", slow_answer },
 	{ "a call is not held up by a process that has its socket locked", socket_is_locked },
 	{ "a late rejection does not hit the next caller", late_answer<reject> },
 	{ "a late acceptance does not hit the next caller", late_answer<accept_with_own_queues> },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Completion events: one for each time that a queue was armed, and for the right completions. */
+/* Completion events: one event each time a queue is armed, and only for matching completions. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -95,7 +95,7 @@ void solicited_only(const std::string &address)
 	expect_completion(setting.b.recv_cq(), IBV_WC_SUCCESS, 2);
 }
 
-/* Asking for any completion after asking for solicited ones widens the request. */
+/* Arms for solicited completions and then for any: the second one counts. */
 void solicited_then_any(const std::string &address)
 {
 	Setting setting(address);
@@ -117,8 +117,8 @@ void error_is_solicited(const std::string &address)
 	expect_completion(setting.b.recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 }
 
-/* The rule for a program that sleeps: arm, poll once more, wait. No message is missed however the
- * sender and the waiter interleave.
+/* A program that sleeps must arm, poll once more, and wait. It then misses no message, however
+ * sender and waiter interleave.
  */
 void nothing_is_missed(const std::string &address)
 {
@@ -132,7 +132,7 @@ void nothing_is_missed(const std::string &address)
 		for (unsigned int i = 0; i < count; i++) {
 			setting.a.send(setting.from.sge(0, 16), i);
 			expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, i);
-			if (i % 16 == 15) /* b answers, so that its receives are never exceeded */
+			if (i % 16 == 15) /* wait for b, which has only 32 receives */
 				expect_completion(setting.a.recv_cq(), IBV_WC_SUCCESS, i / 16);
 			else if (i % 16 == 0)
 				setting.a.receive(setting.from.sge(64, 16), i / 16);
@@ -157,7 +157,7 @@ void nothing_is_missed(const std::string &address)
 	}
 }
 
-/* More completions than the queue holds: the device says so, and the QP is the one that pays. */
+/* There are more completions than the queue holds. The device must report that by an event. */
 void overflow(const std::string &address)
 {
 	Pair pair(address, { .send_wr = 1024, .cq_entries = 4 }, {});
@@ -186,9 +186,9 @@ void overflow(const std::string &address)
 }
 
 const cases::Case all[] = {
-	{ "one event comes for each time of arming", one_event_per_arm },
+	{ "one event comes each time the queue is armed", one_event_per_arm },
 	{ "no event comes unless armed", none_unless_armed },
-	{ "solicited means solicited", solicited_only },
+	{ "a queue armed for solicited completions ignores others", solicited_only },
 	{ "arming for any completion widens the request", solicited_then_any },
 	{ "an error counts as solicited", error_is_solicited },
 	{ "arm, poll, wait misses nothing", nothing_is_missed },

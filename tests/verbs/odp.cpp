@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Memory that is registered on demand: its pages come, go and change while it is registered. */
+/* Memory registered with on-demand paging: pages come, go and change after the registration. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -27,7 +27,7 @@ constexpr std::size_t page = 4096;
 constexpr std::uint32_t size = 64 * page;
 constexpr int all_rights = Buffer::all_rights | IBV_ACCESS_REMOTE_ATOMIC;
 
-/* Anonymous memory that nobody has touched yet, or what a file has. */
+/* Anonymous memory that has not been touched yet, or a shared mapping of a file. */
 class Map
 {
 public:
@@ -53,7 +53,7 @@ public:
 
 	bool is_zero() { return rdma::is_zero(bytes()); }
 
-	/* How many pages the process has. */
+	/* The number of pages that are present. */
 	std::size_t resident()
 	{
 		std::uint8_t pages[size / page];
@@ -62,16 +62,16 @@ public:
 		return static_cast<std::size_t>(std::ranges::count(pages, 1));
 	}
 
-	/* The process has no pages any more; they are zero when it touches them again. */
+	/* Drops all pages. They are zero when the process touches them again. */
 	void forget() { require(!madvise(start_, size, MADV_DONTNEED), "madvise"); }
 
-	/* Nothing is there any more. */
+	/* Unmaps a part. */
 	void punch(std::size_t offset, std::size_t length)
 	{
 		require(!munmap(&bytes()[offset], length), "munmap");
 	}
 
-	/* Other pages in the place of those that were there. */
+	/* Maps new pages in the place of the old ones. */
 	void replace()
 	{
 		void *fresh = mmap(start_, size, PROT_READ | PROT_WRITE,
@@ -84,7 +84,7 @@ private:
 	void *start_;
 };
 
-/* Memory of b, registered on demand, and a connection by which a gets at it. */
+/* Memory of b, registered on demand, and a connection through which a accesses it. */
 struct Setting {
 	explicit Setting(const std::string &address, int access = all_rights, int file = -1,
 			 int protection = PROT_READ | PROT_WRITE)
@@ -110,7 +110,7 @@ struct Setting {
 		return { map.address() + offset, length, mr->lkey };
 	}
 
-	/* What a wrote is there when the Read that follows is answered. */
+	/* The data has been placed when the Read behind the Write is answered. */
 	void write(std::uint32_t seed, Where where = Where::current())
 	{
 		Buffer back(a.pd(), 1);
@@ -141,7 +141,7 @@ struct Setting {
 	Buffer local;
 };
 
-/* Accesses of all processes that have missed pages. */
+/* The number of accesses that missed pages, of all processes. */
 std::uint64_t page_fetches(ibv_pd *pd)
 {
 	return device_counter(pd->context, "page_fetches");
@@ -166,13 +166,13 @@ void write_and_read(const std::string &address)
 {
 	Setting s(address);
 
-	require(!s.map.resident(), "registration touches nothing");
+	require(!s.map.resident(), "registration touches no page");
 	s.read();
 	require(s.local.is_zero(), "untouched memory is read as zero");
 	s.write(2);
-	require(s.map.holds(2), "what was written is there");
+	require(s.map.holds(2), "the data is there");
 	s.read();
-	require(s.local.holds(2, 0, size), "and is read back");
+	require(s.local.holds(2, 0, size), "the data is read back");
 }
 
 void first_and_last_octets(const std::string &address)
@@ -184,9 +184,9 @@ void first_and_last_octets(const std::string &address)
 	s.a.read(s.local.sge(0, 1), s.map.address(), s.mr->rkey, 2);
 	expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 1);
 	expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 2);
-	require(s.map.holds(1, from, length), "the octets are there");
+	require(s.map.holds(1, from, length), "the data is there");
 	require(!s.map.bytes()[from - 1] && !s.map.bytes()[from + length],
-		"those around them are untouched");
+		"the bytes around it are untouched");
 }
 
 void send_and_receive(const std::string &address)
@@ -219,7 +219,7 @@ void read_into(const std::string &address)
 	s.map.fill(3);
 	s.a.read({ into.address(), size, sink->lkey }, s.map.address(), s.mr->rkey, 1);
 	expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 1);
-	require(into.holds(3), "what was read is there");
+	require(into.holds(3), "the data is there");
 }
 
 void atomics(const std::string &address)
@@ -239,7 +239,7 @@ void atomics(const std::string &address)
 		require(!s.a.post(wr), "an Atomic is posted");
 		expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, i);
 		std::memcpy(&value, &into.bytes()[i * page], sizeof(value));
-		require(value == 7 * i, "it gives what was there before");
+		require(value == 7 * i, "the Atomic returns the old value");
 	}
 	std::memcpy(&value, &s.map.bytes()[2 * page], sizeof(value));
 	require(value == 21, "the sum is in the memory");
@@ -252,11 +252,11 @@ void pages_are_given_back(const std::string &address)
 	s.write(2);
 	s.map.forget();
 	s.read();
-	require(s.local.is_zero(), "what was given back is zero");
+	require(s.local.is_zero(), "dropped pages are read as zero");
 	s.write(5);
 	s.map.forget();
 	s.write(6);
-	require(s.map.holds(6), "it is written anew");
+	require(s.map.holds(6), "dropped pages can be written again");
 }
 
 void other_memory_comes_in_its_place(const std::string &address)
@@ -267,12 +267,12 @@ void other_memory_comes_in_its_place(const std::string &address)
 	s.map.replace();
 	s.map.fill(3);
 	s.read();
-	require(s.local.holds(3, 0, size), "the peer reads what is there now");
+	require(s.local.holds(3, 0, size), "the peer reads the new memory");
 	s.write(4);
-	require(s.map.holds(4), "the peer writes what is there now");
+	require(s.map.holds(4), "the peer writes the new memory");
 }
 
-/* Pages go at any time, and what is written after the last of it stays. */
+/* Pages are dropped all the time. Data that is written after that has stopped stays. */
 void pages_go_during_traffic(const std::string &address)
 {
 	Setting s(address);
@@ -289,10 +289,10 @@ void pages_go_during_traffic(const std::string &address)
 	over = true;
 	thief.join();
 	s.write(99);
-	require(s.map.holds(99), "what was written last is there");
+	require(s.map.holds(99), "the last data is there");
 }
 
-/* A child gets a copy of its own, and the peer reaches its parent's. */
+/* A child gets its own copy of the memory; the peer reaches that of the parent. */
 void fork_copies(const std::string &address)
 {
 	Setting s(address);
@@ -309,17 +309,17 @@ void fork_copies(const std::string &address)
 	}
 	require(child > 0, "a child");
 	s.write(3);
-	require(s.map.holds(3), "the parent has what was written after the fork");
+	require(s.map.holds(3), "the parent has the data written after the fork");
 	s.map.fill(4);
 	s.read();
-	require(s.local.holds(4, 0, size), "and the peer what the parent wrote");
+	require(s.local.holds(4, 0, size), "the peer reads the parent's data");
 	close(go[0]);
 	close(go[1]);
 	require(waitpid(child, &status, 0) == child && status == 0,
-		"the child has what was there before");
+		"the child has the data from before the fork");
 }
 
-/* Of memory that can be read only, the peer always reads what is there. */
+/* The peer reads the current contents of a read-only region, even after the process writes it. */
 void only_to_be_read(const std::string &address)
 {
 	Setting s(address, IBV_ACCESS_REMOTE_READ);
@@ -328,10 +328,10 @@ void only_to_be_read(const std::string &address)
 	require(s.local.is_zero(), "untouched memory is read as zero");
 	s.map.fill(5);
 	s.read();
-	require(s.local.holds(5, 0, size), "what was written after that is read");
+	require(s.local.holds(5, 0, size), "the peer reads data written after its first read");
 }
 
-/* The file has what was written to its mapping, by the peer too. */
+/* Data that the peer writes to a mapping of a file is in the file. */
 void files(const std::string &address)
 {
 	int file = memfd_create("file", 0);
@@ -346,7 +346,7 @@ void files(const std::string &address)
 	}
 	Map again(file);
 
-	require(again.holds(3), "the file has what was written last");
+	require(again.holds(3), "the file has the last data");
 	close(file);
 }
 
@@ -366,13 +366,13 @@ void windows(const std::string &address)
 		s.a.read(s.local.sge(page, page), s.map.address() + page, mw->rkey, 2);
 		expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 1);
 		expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 2);
-		require(s.map.holds(1, page, page), "it has what was written through it");
+		require(s.map.holds(1, page, page), "the data is written through the window");
 		s.map.forget();
 	}
 	mw.reset();
 }
 
-/* What had come before the end is still received. */
+/* Messages that arrive before the disconnect are received, though pages must be fetched first. */
 void end_comes_while_pages_are_fetched(const std::string &address)
 {
 	Setting s(address);
@@ -386,11 +386,10 @@ void end_comes_while_pages_are_fetched(const std::string &address)
 	require(!rdma_disconnect(s.a.id()), "the sender disconnects");
 	for (std::uint32_t round = 0; round < 8; round++)
 		expect_completion(s.b.recv_cq(), IBV_WC_SUCCESS, round);
-	require(s.map.holds(1), "all is there");
+	require(s.map.holds(1), "all data is there");
 }
 
-/* An access to a hole ends the connection; others go on with the same region. */
-/* Of two parts that begin at the same octet the first is there, and the second is not. */
+/* Two SGEs begin at the same address. Only the longer one reaches into a hole. */
 void longer_part(const std::string &address)
 {
 	Setting s(address);
@@ -404,10 +403,10 @@ void longer_part(const std::string &address)
 	s.a.receive(s.local.sge(0, 250), 2);
 	require(!s.b.post(wr), "a Send is posted");
 	expect_completion(s.b.send_cq(), IBV_WC_LOC_PROT_ERR, 1);
-	require(page_fetches(s.b.pd()) < before + 8, "nobody asks over and over");
+	require(page_fetches(s.b.pd()) < before + 8, "the kernel does not retry for ever");
 }
 
-/* Sends in one go: each takes a turn, and so does the end of the run. */
+/* Posts Sends in one list: each takes a turn, and so does the end of the run. */
 void send_list(Setting &s, unsigned int count)
 {
 	ibv_sge sge = s.sge(0, 1);
@@ -425,8 +424,8 @@ void send_list(Setting &s, unsigned int count)
 }
 
 /*
- * A Response and a Send take turns at what they read, and both find that nothing is there: the first
- * of them to be told ends the stream, whoever has the first turn.
+ * A Response and a Send take turns at reading their memory, and both hit a hole. The first failure
+ * ends the stream, whichever has the first turn.
  */
 void two_holes_with(const std::string &address, bool send_first, unsigned int turns)
 {
@@ -446,14 +445,14 @@ void two_holes_with(const std::string &address, bool send_first, unsigned int tu
 	if (send_first)
 		send();
 	s.a.read(s.local.sge(0, 1), s.map.address(), s.mr->rkey, 1);
-	await("the first miss is seen to", [&] { return page_fetches(s.b.pd()) > before; });
+	await("the first page is fetched", [&] { return page_fetches(s.b.pd()) > before; });
 	if (!send_first)
 		send();
 	std::this_thread::sleep_for(std::chrono::milliseconds(50));
-	slow.reset(); /* those that follow fail at once */
+	slow.reset(); /* from now on a fetch fails at once */
 	require(next_completion(s.a.send_cq(), 5000).status != IBV_WC_SUCCESS, "the Read fails");
 	require(next_completion(s.b.send_cq(), 5000).status != IBV_WC_SUCCESS, "the Send fails");
-	require(page_fetches(s.b.pd()) < before + 8, "nobody asks over and over");
+	require(page_fetches(s.b.pd()) < before + 8, "the kernel does not retry for ever");
 }
 
 void two_holes(const std::string &address)
@@ -463,7 +462,7 @@ void two_holes(const std::string &address)
 			two_holes_with(address, send_first, turns);
 }
 
-/* Pages of a file may come as late as its owner likes, who may be about to be ended, too. */
+/* Another process may delay a fetch, as that of a FUSE file, for as long as it likes. */
 void end_waits_for_no_page(const std::string &address)
 {
 	cases::Told slow("pause", "odp_fetch 3000");
@@ -482,6 +481,7 @@ void end_waits_for_no_page(const std::string &address)
 		"the queue pairs end before the pages come");
 }
 
+/* An access to a hole ends the connection. Another connection can use the same region. */
 void expect_hole(Setting &s, const std::string &address, Where where = Where::current())
 {
 	s.pair.expect_disconnect(where);
@@ -549,7 +549,7 @@ void send_from_hole(const std::string &address)
 	expect_hole(s, address);
 }
 
-/* A page that its process may only read cannot be written by the peer. */
+/* The peer cannot write a page that the process itself may only read. */
 void write_to_protected(const std::string &address)
 {
 	Setting s(address);
@@ -558,17 +558,17 @@ void write_to_protected(const std::string &address)
 	require(!mprotect(s.map.bytes().data() + hole, page, PROT_READ), "mprotect");
 	s.a.write(s.local.sge(0, page), s.map.address() + hole, s.mr->rkey, 1);
 	expect_hole(s, address);
-	require(s.map.holds(2, hole, page), "it is untouched");
+	require(s.map.holds(2, hole, page), "the page is untouched");
 }
 
-/* Secret memory is not mapped in the kernel, which would die of a copy. */
+/* The kernel does not map secret memory; trying to copy from it would be an Oops. */
 void secret_memory(const std::string &address)
 {
 	int file = static_cast<int>(syscall(SYS_memfd_secret, 0));
 
 	if (file < 0)
 		throw cases::Skip("no secret memory");
-	require(!ftruncate(file, size), "it has a size");
+	require(!ftruncate(file, size), "ftruncate");
 	Setting s(address, all_rights, file);
 
 	s.map.fill(2);
@@ -586,17 +586,17 @@ void advice_fetches(const std::string &address)
 		std::uint64_t before;
 
 		require(!s.advise(advice, s.sge(page, size - page)), "advice is taken");
-		require(s.map.resident() == size / page - 1, "the pages are there, and no others");
+		require(s.map.resident() == size / page - 1, "only these pages are present");
 		before = page_fetches(s.b.pd());
 		s.a.write(s.local.sge(0, size - page), s.map.address() + page, s.mr->rkey, 1);
 		s.a.read(s.local.sge(0, page), s.map.address() + page, s.mr->rkey, 2);
 		expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 1);
 		expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 2);
-		require(page_fetches(s.b.pd()) == before, "no access has missed them");
+		require(page_fetches(s.b.pd()) == before, "no access has missed a page");
 	}
 }
 
-/* Pages of zeros that the process has read become its own while they are looked for. */
+/* The process has only read the memory: all pages are the zero page, which the prefetch copies. */
 void advice_fetches_copies(const std::string &address)
 {
 	constexpr std::size_t octets = 8 << 20;
@@ -609,7 +609,7 @@ void advice_fetches_copies(const std::string &address)
 	madvise(start, octets, MADV_NOHUGEPAGE);
 	for (std::size_t at = 0; at < octets; at += page)
 		sum += static_cast<volatile std::uint8_t *>(start)[at];
-	require(!sum, "it is zero");
+	require(!sum, "the memory is zero");
 
 	Mr mr(ibv_reg_mr(s.b.pd(), start, octets, all_rights | IBV_ACCESS_ON_DEMAND));
 
@@ -628,14 +628,14 @@ void advice_without_fault(const std::string &address)
 
 	s.map.bytes()[5 * page] = 1;
 	require(!s.advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, s.sge()), "advice is taken");
-	require(s.map.resident() == 1, "no page has come");
+	require(s.map.resident() == 1, "no page was fetched");
 	before = page_fetches(s.b.pd());
 	s.a.read(s.local.sge(0, page), s.map.address() + 5 * page, s.mr->rkey, 1);
 	expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 1);
-	require(page_fetches(s.b.pd()) == before, "the page that was there has not been missed");
+	require(page_fetches(s.b.pd()) == before, "no access has missed the present page");
 	s.a.read(s.local.sge(0, page), s.map.address() + 6 * page, s.mr->rkey, 2);
 	expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 2);
-	require(page_fetches(s.b.pd()) == before + 1, "another one has");
+	require(page_fetches(s.b.pd()) == before + 1, "an access has missed another page");
 }
 
 void bad_advice(const std::string &address)
@@ -648,18 +648,18 @@ void bad_advice(const std::string &address)
 	ibv_sge sge = s.sge(), unknown = sge;
 
 	unknown.lkey ^= 1;
-	require(s.advise(read, unknown) == ENOENT, "an lkey that does not exist");
-	require(s.advise(read, pinned.sge(0, page)) == EINVAL, "memory that is always there");
+	require(s.advise(read, unknown) == ENOENT, "an unknown lkey");
+	require(s.advise(read, pinned.sge(0, page)) == EINVAL, "a region without paging");
 	require(s.advise(write, sge) == EPERM, "memory that cannot be written");
 	require(ibv_advise_mr(other.get(), read, 0, &sge, 1) == EPERM, "another domain");
-	require(s.advise(read, s.sge(page, size)) == EFAULT, "octets behind the end");
+	require(s.advise(read, s.sge(page, size)) == EFAULT, "memory behind the end");
 	s.map.punch(hole, page);
 	require(s.advise(read, sge) == EFAULT, "a hole");
-	require(!s.advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, sge), "which is no fault here");
+	require(!s.advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, sge), "a hole without faults");
 }
 
 const cases::Case all[] = {
-	{ "the device says what it can", device_says_so },
+	{ "the device reports what it supports", device_says_so },
 	{ "untouched memory is written and read by the peer", write_and_read },
 	{ "parts of pages are written", first_and_last_octets },
 	{ "untouched memory is sent, and received into", send_and_receive },
@@ -669,10 +669,10 @@ const cases::Case all[] = {
 	{ "other memory comes in its place", other_memory_comes_in_its_place },
 	{ "pages go during traffic", pages_go_during_traffic },
 	{ "a child has its own copy", fork_copies },
-	{ "memory is only to be read", only_to_be_read },
+	{ "read-only memory is read by the peer", only_to_be_read },
 	{ "a file has what was written", files },
 	{ "a window is bound to it", windows },
-	{ "what came before the end is received", end_comes_while_pages_are_fetched },
+	{ "messages that came before the end are received", end_comes_while_pages_are_fetched },
 	{ "the end of a queue pair waits for no page", end_waits_for_no_page },
 	{ "two holes in one direction end the stream", two_holes },
 	{ "a hole in the longer of two parts ends the stream", longer_part },
@@ -685,7 +685,7 @@ const cases::Case all[] = {
 	{ "secret memory is not read", secret_memory },
 	{ "advice fetches pages", advice_fetches },
 	{ "advice fetches pages that are copied meanwhile", advice_fetches_copies },
-	{ "advice without faults knows pages that are there", advice_without_fault },
+	{ "advice without faults maps the pages that are there", advice_without_fault },
 	{ "bad advice is refused", bad_advice },
 };
 

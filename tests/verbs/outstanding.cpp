@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A completion queue with an entry for each request that may be outstanding never overflows, for a
- * request is outstanding until its completion has been polled.
+/* A request is outstanding until its completion has been polled. A completion queue with an entry
+ * for each request that may be outstanding therefore never overflows.
  */
 #include "cases.hpp"
 #include "rdma.hpp"
@@ -19,7 +19,7 @@ constexpr std::uint32_t depth = 64;
 
 using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
 
-/* An end whose queues are as deep as its completion queue, which is polled by ibv_start_poll(). */
+/* An end whose completion queue has only as many entries as each of its queues. */
 class Narrow
 {
 public:
@@ -44,7 +44,7 @@ public:
 	void expect_good(Where where = Where::current())
 	{
 		require(!wait_readable(end().id()->verbs->async_fd, 0), "no event has come", where);
-		require(end().state() == IBV_QPS_RTS, "the connection is there", where);
+		require(end().state() == IBV_QPS_RTS, "the connection is up", where);
 	}
 
 private:
@@ -53,7 +53,7 @@ private:
 	std::optional<Pair> pair_;
 };
 
-/* Each completion that is shown makes room for one more request, at once. */
+/* Reading a completion of a batch makes room for one more request at once. */
 void sends_in_a_batch(const std::string &address)
 {
 	constexpr std::uint32_t total = 20000;
@@ -68,12 +68,12 @@ void sends_in_a_batch(const std::string &address)
 		post();
 	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
 	while (polled < total) {
-		require(std::chrono::steady_clock::now() < deadline, "it goes on");
+		require(std::chrono::steady_clock::now() < deadline, "completions keep coming");
 		if (ibv_start_poll(narrow.cq(), &attr))
 			continue;
 		do {
 			require(narrow.cq()->status == IBV_WC_SUCCESS, "the write succeeds");
-			require(narrow.cq()->wr_id == polled++, "in order");
+			require(narrow.cq()->wr_id == polled++, "completions are in order");
 			if (posted < total)
 				post();
 		} while (!ibv_next_poll(narrow.cq()));
@@ -98,18 +98,18 @@ void receives_until_polled(const std::string &address)
 	};
 
 	while (!post())
-		require(next <= depth, "no more than promised");
+		require(next <= depth, "no more receives than promised fit");
 	require(next == depth, std::format("{} receives fit", next));
 	for (std::uint32_t i = 0; i < depth; i++)
 		peer.send(from.sge(0, 64), i);
 	for (std::uint32_t i = 0; i < depth; i++)
 		expect_completion(peer.send_cq(), IBV_WC_SUCCESS, i);
-	require(post() == ENOMEM, "all are outstanding: their completions have not been polled");
+	require(post() == ENOMEM, "receives are outstanding until they are polled");
 	for (std::uint32_t i = 0; i < depth; i++) {
 		expect_completion(narrow.plain(), IBV_WC_SUCCESS, i);
-		require(!post(), "there is a place for each that was polled");
+		require(!post(), "polling a receive makes room for another");
 	}
-	require(post() == ENOMEM, "and for no more");
+	require(post() == ENOMEM, "the queue is full again");
 	narrow.expect_good();
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* The peer, a scripted partner that the netns themes drive.
+/* The peer: both ends of the traffic that the themes in tests/netns run.
  *
  *	peer [OPTION...] listen ADDRESS PORT
  *	peer [OPTION...] connect ADDRESS PORT
  *
- * The caller writes to the listener's memory, reads it back, and sends messages that the listener
- * sends back; it compares all that returns. What happens to connections is printed, one line each:
- * "open", "data" when the first round of all connections was good, and the names of events.
+ * The caller writes to the listener's memory and reads it back. It also sends messages, which the
+ * listener sends back. It compares all data that returns. Both print a line for each event of a
+ * connection: "open", "data" after the first round of all connections, and the names of rdma_cm
+ * events.
  */
 #include "rdma.hpp"
 
@@ -34,29 +35,29 @@ struct Options {
 	std::string role;
 	std::string address;
 	std::uint16_t port = 0;
-	unsigned int connections = 1; /* the caller's: open at a time; the listener's: in all */
+	unsigned int connections = 1; /* of the caller at a time, or of the listener in total */
 	unsigned int times = 1;	      /* how often the caller opens and closes them */
-	std::uint32_t size = 4096;    /* octets of the memory of a connection */
-	bool endless = false;	      /* rounds go on until an event ends the connection */
+	std::uint32_t size = 4096;    /* bytes of memory per connection */
+	bool endless = false;	      /* transfer data until an event ends the connection */
 	bool no_atomics = false;      /* the listener must refuse an atomic */
 };
 
 constexpr std::uint32_t message_size = 256;
 
-/* Several threads do so; a line stays whole. */
+/* Prints a line; lines of several threads do not mix. */
 void tell(std::string_view line)
 {
 	std::osyncstream(std::cout) << line << std::endl;
 }
 
-/* What the listener answers: the memory of this connection. */
+/* The listener's private data: the memory of this connection. */
 struct Memory {
 	std::uint64_t address;
 	std::uint32_t rkey;
 	std::uint32_t size;
 };
 
-/* Serves all connections from one queue of receives. */
+/* Serves all connections from one shared receive queue. */
 class Server
 {
 public:
@@ -65,7 +66,7 @@ public:
 	{
 	}
 
-	/* Returns when as many connections as were asked for have come and gone. */
+	/* Returns when the wanted number of connections have come and gone. */
 	void run()
 	{
 		while (ended_ < options_.connections) {
@@ -83,7 +84,7 @@ public:
 	}
 
 private:
-	static constexpr std::uint32_t slots = 512; /* messages under way */
+	static constexpr std::uint32_t slots = 512; /* messages in flight */
 	static constexpr std::uint64_t is_send = 1ull << 32;
 
 	void handle_event()
@@ -99,7 +100,7 @@ private:
 			break;
 		case RDMA_CM_EVENT_DISCONNECTED:
 		case RDMA_CM_EVENT_CONNECT_ERROR:
-		case RDMA_CM_EVENT_DEVICE_REMOVAL: /* comes for the listening id, too */
+		case RDMA_CM_EVENT_DEVICE_REMOVAL: /* also comes for the listening id */
 			if (std::erase_if(ends_, [&](auto &end) { return end.id() == event.id; })) {
 				ended_++;
 				tell(rdma_event_str(static_cast<rdma_cm_event_type>(event.type)));
@@ -132,7 +133,7 @@ private:
 		}
 	}
 
-	/* As much memory as connections can be open, within reason. */
+	/* One slot of memory for each open connection, within reason. */
 	std::uint32_t memory_slots() const { return std::clamp(options_.connections, 1u, 1024u); }
 
 	void create_resources(ibv_context *context)
@@ -182,7 +183,7 @@ private:
 			handle(wc);
 	}
 
-	/* A message goes back to where it came from; then its receive is there for the next. */
+	/* Sends a message back to its sender. When that completes, posts the receive again. */
 	void handle(const ibv_wc &wc)
 	{
 		auto slot = static_cast<std::uint32_t>(wc.wr_id);
@@ -196,7 +197,7 @@ private:
 		ibv_sge sge = messages_->sge(std::size_t{ slot } * message_size, wc.byte_len);
 		ibv_send_wr wr = signaled(IBV_WR_SEND, sge, slot | is_send);
 
-		end->post(wr); /* fails when the device is gone; yet it may complete */
+		end->post(wr); /* fails if the device is gone, but may complete even then */
 	}
 
 	const Options &options_;
@@ -210,7 +211,7 @@ private:
 	std::list<End> ends_;
 	unsigned int accepted_ = 0;
 	unsigned int ended_ = 0;
-	bool device_is_gone_ = false; /* no more completions; events tell the rest */
+	bool device_is_gone_ = false; /* no more completions come, only events */
 };
 
 /* One connection of the caller. */
@@ -231,13 +232,13 @@ public:
 		Event event = expect_event(channel_.get(), RDMA_CM_EVENT_ESTABLISHED);
 
 		require(event.private_data.size() >= sizeof(memory_),
-			"the listener tells its memory");
+			"the listener sends the address of its memory");
 		std::memcpy(&memory_, event.private_data.data(), sizeof(memory_));
-		require(memory_.size == options.size, "both sides agree on the size");
+		require(memory_.size == options.size, "both ends use the same size");
 	}
 
-	/* A message and its echo, writes in pieces, one read over all of them: under way at once,
-	 * and compared.
+	/* Posts a message, a write for each piece of the memory and a read of all of it at once,
+	 * and compares the echo of the message and the data that was read.
 	 */
 	void round(std::uint32_t seed)
 	{
@@ -253,7 +254,7 @@ public:
 		expect_completion(end_.send_cq(), IBV_WC_SUCCESS, 101);
 		for (std::uint32_t i = 0; i <= pieces; i++)
 			expect_completion(end_.send_cq(), IBV_WC_SUCCESS, i);
-		require(in_.holds(seed, 0, piece * pieces), "what was written is read back");
+		require(in_.holds(seed, 0, piece * pieces), "the data is read back");
 		expect_echo();
 	}
 
@@ -276,7 +277,7 @@ public:
 			"the echo is the message");
 	}
 
-	/* The request completes with an error that says why, and the connection ends. */
+	/* The atomic request completes with the right error, and the connection ends. */
 	void expect_atomic_refused()
 	{
 		ibv_sge sge = in_.sge(0, 8);
@@ -340,7 +341,7 @@ void call_for_atomic(const Options &options)
 		call.expect_atomic_refused();
 }
 
-/* One thread a connection. What ends them must be an event, whatever their requests met first. */
+/* Runs a thread per connection. Each must end with an event, even if its requests failed before. */
 void call_endlessly(const Options &options)
 {
 	auto calls = open_calls(options);
@@ -370,7 +371,7 @@ void call_endlessly(const Options &options)
 
 [[noreturn]] void usage()
 {
-	std::cerr << "usage: peer [--connections N] [--times N] [--size OCTETS] [--endless]\n"
+	std::cerr << "usage: peer [--connections N] [--times N] [--size BYTES] [--endless]\n"
 		     "            [--no-atomics] listen|connect ADDRESS PORT\n";
 	std::exit(2);
 }

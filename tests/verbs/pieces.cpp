@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Long queues are moved and flushed in pieces: what comes between two pieces is neither lost nor
- * out of order. A test build is told to wait there; others may be too quick to be hit.
+/* The kernel resizes and flushes long queues in pieces. Completions that come between two pieces
+ * are neither lost nor out of order. A test build of the module waits between the pieces; another
+ * build may be too fast for the races to happen.
  */
 #include "cases.hpp"
 #include "rdma.hpp"
@@ -16,7 +17,7 @@ namespace
 
 using namespace std::chrono_literals;
 
-/* Has the kernel wait at a place, if it can. */
+/* Makes a test build wait at a place in the code; other builds ignore it. */
 class Pause
 {
 public:
@@ -88,9 +89,9 @@ void two_flush_at_once(const std::string &address)
 }
 
 const cases::Case all[] = {
-	{ "completions that come while their queue is moved are all there, in order",
+	{ "completions that come while their queue is resized are kept, in order",
 	  resize_beside_completions },
-	{ "two who flush at once complete each request once, in order", two_flush_at_once },
+	{ "two flushes at once complete each request once, in order", two_flush_at_once },
 };
 
 } /* namespace */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Owns queue pairs, for programs that connect those of others by their numbers.
+/* Owns queue pairs for programs that connect queue pairs of other processes by number.
  *
  *	queue_pairs DEVICE FIRST COUNT
  *
- * Says "ready" when it has those with the numbers FIRST to FIRST + COUNT - 1, and waits to be killed. A
- * device counts upwards, so it must not have got there yet.
+ * Creates the queue pairs FIRST to FIRST + COUNT - 1, prints "ready", and waits to be killed. The
+ * device numbers queue pairs upwards, so it must not have reached FIRST before.
  */
 #include "rdma.hpp"
 
@@ -37,7 +37,7 @@ void own(std::string_view device, std::uint32_t first, std::uint32_t count)
 {
 	Context context = open_device(device);
 
-	require(context != nullptr, "there is no device of this name, or it cannot be opened");
+	require(context != nullptr, "the device exists and can be opened");
 
 	Pd pd(ibv_alloc_pd(context.get()));
 	Cq cq(ibv_create_cq(context.get(), 1, nullptr, nullptr, 0));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What happens at one moment in two places of the module does no harm: a test build of it waits at
- * one of them (kernel/pause.h).
+/* Races between two places in the module do no harm. A test build of the module waits at one of the
+ * places (kernel/pause.h).
  */
 #include "../wire/stream.hpp"
 
@@ -32,7 +32,7 @@ Octets broken()
 	return octets;
 }
 
-/* Octets come for a connection that has just given its queue pair back, and the queue pair goes. */
+/* Data arrives when a connection has just given its queue pair back, which is then destroyed. */
 void callback_during_unbind(const std::string &address)
 {
 	raw::Call call(address);
@@ -48,10 +48,10 @@ void callback_during_unbind(const std::string &address)
 	}
 	auto said = call.peer.hear_terminate();
 
-	require(said && said->layer == 2, std::format("the CRC is to blame"));
+	require(said && said->layer == 2, "the Terminate reports the CRC error");
 }
 
-/* Posts a message with a number, every few milliseconds. */
+/* Posts a numbered message every few milliseconds. */
 void post_all_the_time(End &end, Buffer &from, std::atomic<bool> &over)
 {
 	for (std::uint32_t i = 0; i < 60 && !over; i++) {
@@ -64,10 +64,10 @@ void expect_in_order(End &end, const Buffer &memory, unsigned int messages)
 {
 	for (unsigned int i = 0; i < messages; i++)
 		expect_completion(end.recv_cq(), IBV_WC_SUCCESS, i);
-	require(memory.holds(3, 0, messages), "the messages came in their order");
+	require(memory.holds(3, 0, messages), "the messages came in order");
 }
 
-/* An end of a loop is asked to send before the other end is in it. */
+/* One end of a loop gets a doorbell before the other end has joined. */
 void doorbell_during_join(const std::string &address)
 {
 	constexpr unsigned int messages = 32;
@@ -107,10 +107,10 @@ void doorbell_during_join(const std::string &address)
 	require(device_counter(a.qp()->context, "tx_fpdus") == before, "nothing went over TCP");
 }
 
-/* What is posted before the stream is open does not come before the message that opens it. */
+/* Requests posted before the stream is open are not sent before its opening message. */
 void doorbell_before_opening(const std::string &address)
 {
-	constexpr std::uint32_t size = 1 << 28; /* takes longer than the pause */
+	constexpr std::uint32_t size = 1 << 28; /* takes longer to send than the pause */
 	Setting loops(device_setting("loopback"), "1");
 	Listener listener(address);
 	EventChannel channel = create_event_channel();
@@ -147,10 +147,12 @@ void doorbell_before_opening(const std::string &address)
 	over = true;
 	bell.join();
 	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == size,
-		std::format("status {}, {} octets of {}", int{ wc.status }, wc.byte_len, size));
+		std::format("status {}, {} bytes of {}", int{ wc.status }, wc.byte_len, size));
 }
 
-/* The opening message cannot be sent, and the peer takes the next one for it, if there is one. */
+/* The opening message cannot be sent. If a later message were sent, the peer would take it for the
+ * opening one.
+ */
 void doorbell_without_opening(const std::string &address)
 {
 	Acceptor acceptor(address);
@@ -168,7 +170,7 @@ void doorbell_without_opening(const std::string &address)
 	Peer peer = acceptor.accept();
 	auto request = peer.hear_frame();
 
-	require(request.has_value(), "it asks");
+	require(request.has_value(), "a Request comes");
 	peer.say(Initiator::accepting(*request).octets());
 
 	std::jthread poster(post_all_the_time, std::ref(end), std::ref(from), std::ref(over));
@@ -188,7 +190,7 @@ int connect_plain(const sockaddr *to)
 	return fd;
 }
 
-/* The time for the Request is over while the device hears what makes it say farewell. */
+/* The deadline of the Request expires while the device handles a wrong Request and closes. */
 void deadline_before_farewell(const std::string &address)
 {
 	Listener listener(address);
@@ -207,20 +209,20 @@ void deadline_before_farewell(const std::string &address)
 		peer.say(Frame{ .key = "MPA ID Req Framf" }.octets());
 		require(peer.hears_end(5000), "the device ends the stream");
 	}
-	std::this_thread::sleep_for(500ms); /* farewell waits for 3 s */
+	std::this_thread::sleep_for(500ms); /* the device waits 3 s for our FIN */
 	require(!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) &&
 			info.tcpi_state == TCP_CLOSE_WAIT,
-		std::format("it waits for our end: state {}", info.tcpi_state));
+		std::format("the device waits for our FIN: state {}", info.tcpi_state));
 	length = sizeof(error);
 	require(!getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) && !error,
-		"it has not reset the connection");
+		"the device has not reset the connection");
 }
 
 const cases::Case all[] = {
 	{ "a callback never meets a queue pair that was given back", callback_during_unbind },
 	{ "nothing goes over TCP while two ends are joined", doorbell_during_join },
-	{ "nothing comes before the message that opens the stream", doorbell_before_opening },
-	{ "nothing is sent if the message that opens the stream cannot be",
+	{ "nothing comes before the opening message of the stream", doorbell_before_opening },
+	{ "nothing is sent if the opening message of the stream cannot be sent",
 	  doorbell_without_opening },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A peer that is a plain TCP socket, and the frames that it says right or wrong things with. */
+/* A peer on a plain TCP socket, which composes and parses frames, also wrong ones. */
 #include "raw_peer.hpp"
 
 #include <netinet/in.h>
@@ -176,7 +176,7 @@ std::optional<Terminate> Fpdu::terminate() const
 static int open_socket(int family, int segment_size)
 {
 	int fd = socket(family, SOCK_STREAM, 0);
-	int on = 1; /* accepted ones inherit it: each say() is a segment */
+	int on = 1; /* accepted sockets inherit it: each say() is a segment of its own */
 
 	if (fd < 0)
 		rdma::fail("socket", errno);
@@ -200,7 +200,7 @@ Peer::~Peer()
 		close(fd_);
 }
 
-/* A peer that has hung up already is what some cases are about, no fault. */
+/* Ignores errors: in some cases the device has hung up already. */
 void Peer::say(std::span<const std::uint8_t> octets)
 {
 	while (!octets.empty()) {
@@ -326,7 +326,7 @@ static std::uint16_t port_by(decltype(getsockname) get, int fd)
 	socklen_t length = sizeof(at);
 
 	get(fd, reinterpret_cast<sockaddr *>(&at), &length);
-	/* at the same place in both families */
+	/* the port is at the same offset in both families */
 	return ntohs(reinterpret_cast<sockaddr_in *>(&at)->sin_port);
 }
 
@@ -359,11 +359,11 @@ Peer Acceptor::accept(int timeout_ms)
 	int fd = rdma::wait_readable(fd_, timeout_ms) ? ::accept(fd_, nullptr, nullptr) : -1;
 
 	if (fd < 0)
-		rdma::fail("nobody connects");
+		rdma::fail("no connection comes");
 	return Peer(fd);
 }
 
-/* The application's end, once the peer has asked for the connection. */
+/* The peer sends a Request, and the application accepts. Returns the application's end. */
 static rdma::End answer(rdma::Listener &listener, Peer &peer, const rdma::QpOptions &options)
 {
 	rdma_conn_param parameters = rdma::connection_parameters();
@@ -375,7 +375,7 @@ static rdma::End answer(rdma::Listener &listener, Peer &peer, const rdma::QpOpti
 	if (rdma_accept(end.id(), &parameters))
 		rdma::fail("rdma_accept", errno);
 	rdma::expect_event(listener.channel(), RDMA_CM_EVENT_ESTABLISHED);
-	rdma::require(peer.hear(20).size() == 20, "the request is answered");
+	rdma::require(peer.hear(20).size() == 20, "the Request is answered");
 	return end;
 }
 

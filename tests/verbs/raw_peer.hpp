@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A peer that is a plain TCP socket, and the frames that it says right or wrong things with. */
+/* A peer on a plain TCP socket, which composes and parses frames, also wrong ones. */
 #pragma once
 
 #include "rdma.hpp"
@@ -16,11 +16,11 @@ using Octets = std::vector<std::uint8_t>;
 
 Octets operator+(Octets first, const Octets &second);
 
-/* the first count octets; all but these */
+/* first() returns the first count octets, after() the rest. */
 Octets first(const Octets &octets, std::size_t count);
 Octets after(const Octets &octets, std::size_t count);
 
-/* value in network order */
+/* The value in network byte order. */
 Octets be16(std::uint16_t value);
 Octets be32(std::uint32_t value);
 Octets be64(std::uint64_t value);
@@ -36,7 +36,7 @@ struct Frame {
 	std::uint8_t flags = 0x40; /* CRC wanted */
 	std::uint8_t revision = 1;
 	Octets private_data = {};
-	std::optional<std::uint16_t> length = {}; /* what the frame says, if not the truth */
+	std::optional<std::uint16_t> length = {}; /* a wrong PD_Length to send */
 
 	Octets octets() const;
 	bool operator==(const Frame &) const = default;
@@ -45,10 +45,10 @@ struct Frame {
 /* An FPDU around a ULPDU, RFC 5044 section 4.1: length, pad and CRC. */
 Octets fpdu(const Octets &ulpdu, std::uint8_t pad = 0);
 
-/* The octets of a CRC as they go over the wire: the least significant one first. */
+/* A CRC as it goes over the wire: the least significant octet first. */
 Octets crc_octets(std::uint32_t crc);
 
-/* count of octets of a pattern that starts at place */
+/* Returns count octets of the pattern of this seed, from place on. */
 Octets octets_of(std::uint32_t seed, std::size_t count, std::size_t place = 0);
 
 /* ULPDUs of DDP and RDMAP, RFC 5041 section 4 and RFC 5040 section 4. */
@@ -79,12 +79,12 @@ struct ReadRequest {
 	std::uint32_t source_stag = 0;
 	std::uint64_t source_offset = 0;
 
-	/* what follows the DDP header */
+	/* The RDMAP header, which follows the DDP header. */
 	Octets octets() const;
 	Octets ulpdu(std::uint32_t msn = 1) const;
 };
 
-/* What a Terminate says, RFC 5040 section 4.8. */
+/* The error that a Terminate reports, RFC 5040 section 4.8. */
 struct Terminate {
 	int layer;
 	int type;
@@ -95,9 +95,9 @@ struct Terminate {
 
 std::string to_string(const Terminate &terminate);
 
-/* An FPDU as it was heard. Fields are those of the DDP header, and of what follows it. */
+/* A received FPDU. Its fields are those of the DDP header and of the RDMAP header behind it. */
 struct Fpdu {
-	Octets octets; /* all of them */
+	Octets octets; /* the whole FPDU */
 	Octets ulpdu = {};
 	Octets pad = {};
 	bool crc_is_good = false;
@@ -118,51 +118,52 @@ struct Fpdu {
 	std::uint32_t message_offset() const { return static_cast<std::uint32_t>(field(14, 4)); }
 
 	ReadRequest read_request() const;
-	/* if it is a well-formed one */
+	/* Nothing unless this is a well-formed Terminate. */
 	std::optional<Terminate> terminate() const;
 };
 
 class Peer
 {
 public:
-	/* The segment size is what the peer announces to receive; 0 leaves it to TCP. */
+	/* Connects. segment_size is the MSS that the peer announces; 0 leaves it to TCP. */
 	explicit Peer(const sockaddr *to, int segment_size = 0);
-	/* an accepted connection */
+	/* Takes over an accepted connection. */
 	explicit Peer(int fd) : fd_(fd) {}
 	Peer(const Peer &) = delete;
 	Peer(Peer &&from) : fd_(std::exchange(from.fd_, -1)) {}
 	~Peer();
 
 	void say(std::span<const std::uint8_t> octets);
-	/* each octet in a segment of its own */
+	/* Sends each octet in a segment of its own. */
 	void say_slowly(std::span<const std::uint8_t> octets);
-	/* exactly so many octets; fewer if the stream ends or the time is over */
+	/* Receives count octets; fewer if the stream ends or the time is over. */
 	Octets hear(std::size_t count, int timeout_ms = 10000);
-	/* what comes first; nothing if it is not a whole one */
+	/* Receives a frame or an FPDU; returns nothing if it does not come whole. */
 	std::optional<Frame> hear_frame();
 	std::optional<Fpdu> hear_fpdu(int timeout_ms = 10000);
-	/* nothing comes within the time, and the stream goes on */
+	/* True if nothing comes within the time and the stream does not end. */
 	bool hears_nothing(int time_ms = 100);
-	/* the stream ends as it should, by a FIN, with nothing before it */
+	/* True if the stream ends by a FIN with nothing before it. */
 	bool hears_end(int timeout_ms = 10000);
-	/* sends its FIN */
+	/* Sends a FIN. */
 	void end();
-	/* Nothing comes before the stream ends. It ends at once: a deadline of the device is 3 s at
-	 * least, and one that only waits for it has not noticed what is wrong.
+	/* True if the stream ends at once with nothing before it. All deadlines of the device are
+	 * at least 3 s, so with this timeout the device has noticed the error and not just timed
+	 * out.
 	 */
 	bool is_hung_up(int timeout_ms = 2500);
-	/* the next FPDU if it is a Terminate with a good CRC, read to the end of the stream */
+	/* The next FPDU, if it is a Terminate with a good CRC and the stream ends after it. */
 	std::optional<Terminate> hear_terminate();
-	/* ends the stream with a RST instead of a FIN */
+	/* Ends the stream with a RST instead of a FIN. */
 	void abort();
-	/* where the device calls from */
+	/* The port of the device's end. */
 	std::uint16_t port() const;
 
 private:
 	int fd_;
 };
 
-/* Awaits connections at a port of its own choice. */
+/* Listens on a free port. */
 class Acceptor
 {
 public:
@@ -177,7 +178,7 @@ private:
 	int fd_;
 };
 
-/* A peer that has called, as it should, and the end of the application that it called. */
+/* A connection that a peer has set up correctly, and the application's end of it. */
 struct Call {
 	explicit Call(const std::string &address, const rdma::QpOptions &options = {});
 

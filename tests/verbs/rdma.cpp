@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Owners of verbs and connection objects, and two connected ends in one process. */
+/* RAII classes for verbs and rdma_cm objects, and two connected ends in one process. */
 #include "rdma.hpp"
 
 #include <fcntl.h>
@@ -297,7 +297,7 @@ void expect_no_completion(ibv_cq *cq, int time_ms, Where where)
 		     0, where);
 }
 
-/* This thread is in the network namespace of a name; in its own again at the end. */
+/* Puts this thread into a named network namespace, and back into its own at the end. */
 class Visit
 {
 public:
@@ -366,7 +366,7 @@ Words the_rings(const std::function<bool(Words)> &are_those)
 {
 	std::vector<Words> all = mapped_rings();
 
-	require(std::ranges::count_if(all, are_those) == 1, "the provider has mapped them once");
+	require(std::ranges::count_if(all, are_those) == 1, "one mapped ring matches");
 	return *std::ranges::find_if(all, are_those);
 }
 
@@ -381,7 +381,7 @@ std::uint64_t device_counter(ibv_context *context, const std::string &name)
 	while (fscanf(counters.get(), "%63s", found) == 1)
 		if (found == name && fscanf(counters.get(), "%" SCNu64, &count) == 1)
 			return count;
-	fail("no counter " + name);
+	fail("there is no counter " + name);
 }
 
 sockaddr_storage parse_address(const std::string &address, std::uint16_t port)
@@ -398,7 +398,7 @@ sockaddr_storage parse_address(const std::string &address, std::uint16_t port)
 	return parsed;
 }
 
-/* Ports of the connection manager's choice may be in use by TCP, of which it knows nothing. */
+/* The connection manager may choose a port that TCP already uses; then try another one. */
 Listener::Listener(const std::string &address, std::uint16_t port, int backlog)
 	: channel_(create_event_channel())
 {
@@ -420,8 +420,8 @@ Id Listener::next_request(int timeout_ms)
 	return Id(expect_event(channel_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, timeout_ms).id);
 }
 
-/* CALLER_NETNS names a network namespace that all calls come from: so a network can lie between both
- * ends of one process. An id is in that of the thread that creates it.
+/* If CALLER_NETNS names a network namespace, all calls come from there. Two ends in one process can
+ * so talk over a network. An id belongs to the namespace of the thread that creates it.
  */
 static Id create_calling_id(rdma_event_channel *channel)
 {
@@ -502,7 +502,7 @@ void Pair::expect_alive(Where where)
 	a().read(back.sge(0, 512), to.address(), to.mr()->rkey, 7002);
 	expect_completion(a().send_cq(), IBV_WC_SUCCESS, 7001, where);
 	expect_completion(a().send_cq(), IBV_WC_SUCCESS, 7002, where);
-	require(to.holds(77, 0, 512) && back.holds(77, 0, 512), "the data arrived", where);
+	require(to.holds(77, 0, 512) && back.holds(77, 0, 512), "the data has arrived", where);
 }
 
 } /* namespace rdma */

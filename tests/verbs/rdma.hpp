@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Owners of verbs and connection objects, and two connected ends in one process. */
+/* RAII classes for verbs and rdma_cm objects, and two connected ends in one process. */
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -19,10 +19,10 @@ namespace rdma
 
 using Where = std::source_location;
 
-/* Throws with errno or err, and with the caller's line. */
+/* Throws an error with the caller's line, what failed, and the text of err. */
 [[noreturn]] void fail(const std::string &what, int err = 0, Where where = Where::current());
 
-/* Throws unless claim holds. */
+/* Throws unless the claim is true. */
 void require(bool claim, const std::string &what, Where where = Where::current());
 
 template <auto destroy>
@@ -41,58 +41,58 @@ using Mw = Owner<ibv_mw, ibv_dealloc_mw>;
 using CompletionChannel = Owner<ibv_comp_channel, ibv_destroy_comp_channel>;
 using EventChannel = Owner<rdma_event_channel, rdma_destroy_event_channel>;
 
-/* An rdma_cm_id with the QP that belongs to it. */
+/* Destroys an rdma_cm_id and its QP. */
 struct DestroyId {
 	void operator()(rdma_cm_id *id) const;
 };
 using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 
-/* Waits for poll() to report input. False after the deadline. */
+/* Waits for input or hang-up. Returns false after the timeout. */
 bool wait_readable(int fd, int timeout_ms);
 
-/* Asks ten times a second, for ten seconds. */
+/* Waits until is_so() is true. Checks ten times a second, and fails after ten seconds. */
 void await(const std::string &what, const std::function<bool()> &is_so,
 	   Where where = Where::current());
 
-/* All that this process has mapped from an RDMA device: its rings. */
+/* All rings of this process: its mappings of an RDMA device. */
 using Words = std::span<volatile std::uint32_t>;
 std::vector<Words> mapped_rings();
 
-/* The one of them that this is true of. */
+/* The only one of these rings for which are_those() is true. */
 Words the_rings(const std::function<bool(Words)> &are_those);
 
-/* What "rdma statistic" shows of a device; in a namespace sysfs has no counters. */
+/* A counter of a device, by "rdma statistic": sysfs shows no counters inside of a namespace. */
 std::uint64_t device_counter(ibv_context *context, const std::string &name);
 
-/* A numeric address with a port. */
+/* Parses a numeric address and adds the port. */
 sockaddr_storage parse_address(const std::string &address, std::uint16_t port);
 
 EventChannel create_event_channel();
 
-/* What the next event is within the deadline, already acknowledged; -1 if there is none. A
- * connect request comes with its new id and the private data of the peer.
+/* The next event, already acknowledged; its type is -1 if none comes within the timeout. For a
+ * connect request it has the new id and the private data of the peer.
  */
 struct Event {
 	int type = -1;
 	int status = 0;
 	rdma_cm_id *id = nullptr;
 	std::vector<std::uint8_t> private_data;
-	int responder_resources = 0; /* what the peer wants to read at a time */
-	int initiator_depth = 0;     /* what it lets us */
+	int responder_resources = 0; /* Reads that the peer wants to have outstanding */
+	int initiator_depth = 0;     /* Reads that the peer grants us */
 };
 Event next_event(rdma_event_channel *channel, int timeout_ms = 10000);
 
-/* The next event, which has to be of this type. */
+/* The next event, which must have this type. */
 Event expect_event(rdma_event_channel *channel, rdma_cm_event_type type, int timeout_ms = 10000,
 		   Where where = Where::current());
 
-/* Fills all with what only this seed gives, and tells whether it is still there. */
+/* fill() fills memory with the pattern of a seed; holds() checks for it. */
 void fill(std::span<std::uint8_t> octets, std::uint32_t seed);
 bool holds(std::span<const std::uint8_t> octets, std::uint32_t seed, std::size_t offset,
 	   std::size_t length);
 bool is_zero(std::span<const std::uint8_t> octets);
 
-/* Registered octets. */
+/* Registered memory, initially zero. */
 class Buffer
 {
 public:
@@ -126,7 +126,7 @@ private:
 	Mr mr_;
 };
 
-/* The octet at a place of a pattern: every octet depends on its place and on the seed. */
+/* The byte at a place of a pattern. It depends on the place and on the seed. */
 constexpr std::uint8_t pattern(std::uint32_t seed, std::size_t place)
 {
 	std::uint64_t x = (place + 1) * 0x9e3779b97f4a7c15 + seed * 0xd1b54a32d192ed03;
@@ -142,17 +142,17 @@ struct QpOptions {
 	std::uint32_t inline_data = 64;
 	int cq_entries = 256;
 	ibv_srq *srq = nullptr;
-	ibv_cq *cq = nullptr;	    /* shared with other QPs, else each QP has its own two */
-	ibv_pd *pd = nullptr;	    /* shared, else that of the SRQ or an own one */
-	bool notify = false;	    /* own CQs have a channel */
-	std::uint64_t send_ops = 0; /* what can be posted by ibv_wr_*, IBV_QP_EX_WITH_* */
-	std::uint8_t ord = 16;	    /* Reads and Atomics that may wait for their answers */
+	ibv_cq *cq = nullptr;	    /* if null, the QP gets two CQs of its own */
+	ibv_pd *pd = nullptr;	    /* if null, that of the SRQ or a new one */
+	bool notify = false;	    /* give the QP's own CQs a completion channel */
+	std::uint64_t send_ops = 0; /* IBV_QP_EX_WITH_*, to post by ibv_wr_*() */
+	std::uint8_t ord = 16;	    /* Reads and Atomics that may be outstanding */
 };
 
-/* A request with one SGE, which the caller keeps, and with a completion. */
+/* A signaled request with one SGE. It points to sge, which must outlive it. */
 ibv_send_wr signaled(ibv_wr_opcode opcode, ibv_sge &sge, std::uint64_t wr_id = 0);
 
-/* One end: an id with its PD, CQs and QP. */
+/* One end of a connection: an id with its PD, CQs and QP. */
 class End
 {
 public:
@@ -167,17 +167,17 @@ public:
 	const ibv_qp_cap &cap() const { return cap_; }
 	ibv_qp_state state() const;
 
-	/* errno of the post, 0 if it was taken */
+	/* Returns the error of the post, or 0. */
 	int post(ibv_send_wr &wr, ibv_send_wr **bad = nullptr);
 	int post(ibv_recv_wr &wr, ibv_recv_wr **bad = nullptr);
 
-	/* One work request with one SGE, which has to be taken. */
+	/* Post one request with one SGE; fail if that is refused. */
 	void write(ibv_sge from, std::uint64_t to, std::uint32_t rkey, std::uint64_t wr_id = 0);
 	void read(ibv_sge into, std::uint64_t from, std::uint32_t rkey, std::uint64_t wr_id = 0);
 	void send(ibv_sge from, std::uint64_t wr_id = 0, unsigned int flags = IBV_SEND_SIGNALED);
 	void receive(ibv_sge into, std::uint64_t wr_id = 0);
 
-	/* Asks for a window of type 2, which gets its next STag. */
+	/* Posts the binding of a window of type 2, with its next STag. */
 	void bind(ibv_mw *mw, const ibv_mw_bind_info &info, std::uint64_t wr_id = 0);
 
 private:
@@ -185,7 +185,7 @@ private:
 	void post_rdma(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t remote,
 		       std::uint32_t rkey, std::uint64_t wr_id);
 
-	/* in the order of creation: what comes later refers to what comes before */
+	/* In the order of creation: later members refer to earlier ones. */
 	Pd own_pd_;
 	ibv_pd *pd_;
 	CompletionChannel channel_;
@@ -195,17 +195,17 @@ private:
 	ibv_qp_cap cap_ = {};
 };
 
-/* The next completion of a queue; fails after the deadline. */
+/* The next completion of a queue; fails after the timeout. */
 ibv_wc next_completion(ibv_cq *cq, int timeout_ms = 10000, Where where = Where::current());
 
-/* The next completion, which has to be this one. */
+/* The next completion, which must have this status and wr_id. */
 ibv_wc expect_completion(ibv_cq *cq, ibv_wc_status status, std::uint64_t wr_id,
 			 Where where = Where::current());
 
-/* No completion within the time: for what must not come twice. */
+/* Fails if a completion comes within the time. */
 void expect_no_completion(ibv_cq *cq, int time_ms = 100, Where where = Where::current());
 
-/* A listener at an address with a free port of its own choice, or with the port given. */
+/* A listener at an address, on the given port or, if that is 0, on a free one. */
 class Listener
 {
 public:
@@ -220,13 +220,13 @@ private:
 	Id id_;
 };
 
-/* An id on its way to a peer: address and route are resolved. */
+/* A new id with the address and the route of the peer resolved. */
 Id resolve(rdma_event_channel *channel, const sockaddr *to, const sockaddr *from = nullptr);
 Id resolve(rdma_event_channel *channel, const std::string &address, std::uint16_t port);
 
 rdma_conn_param connection_parameters(std::span<const std::uint8_t> private_data = {});
 
-/* Two connected ends in one process: a has called, b has answered. */
+/* Two connected ends in one process: a called, b accepted. */
 class Pair
 {
 public:
@@ -238,9 +238,9 @@ public:
 	rdma_event_channel *a_channel() const { return a_channel_.get(); }
 	rdma_event_channel *b_channel() const { return listener_.channel(); }
 
-	/* Both ends are told within the deadline that the connection has ended. */
+	/* Both ends must be told that the connection has ended. */
 	void expect_disconnect(Where where = Where::current());
-	/* a writes, b has it: both ends still work */
+	/* Checks that the connection still works, by a Write and a Read of a. */
 	void expect_alive(Where where = Where::current());
 
 private:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A caller that is sent away may take down what it has in any order, and call again. */
+/* A caller that is rejected can destroy its objects in any order, and call again. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -11,12 +11,12 @@ using namespace rdma;
 namespace
 {
 
-/* The steps of a caller's end, in letters: I(d), Q(ueue pair), S(end) and R(eceive) queue, E(vents). */
+/* An order of destruction: I(d), Q(ueue pair), S(end) and R(eceive) queue, E(vent channel). */
 using Order = std::string_view;
 
 constexpr Order orders[] = { "QSRIE", "QIESR", "IQSRE", "IEQSR", "QRSIE", "IEQRS" };
 
-/* What a caller has, without owners: each order takes it down itself. */
+/* The objects of a caller, as plain pointers: each order destroys them in another sequence. */
 struct Caller {
 	rdma_event_channel *channel = nullptr;
 	rdma_cm_id *id = nullptr;
@@ -65,7 +65,7 @@ void Caller::take_down(char step)
 
 	switch (step) {
 	case 'I':
-		id->qp = nullptr; /* it outlives the id, if it is still there */
+		id->qp = nullptr; /* step Q destroys it */
 		err = rdma_destroy_id(id);
 		break;
 	case 'Q':
@@ -81,7 +81,7 @@ void Caller::take_down(char step)
 		rdma_destroy_event_channel(channel);
 		break;
 	}
-	require(!err, std::format("step {} is done", step));
+	require(!err, std::format("step {} succeeds", step));
 }
 
 void be_rejected(Caller &caller, Listener &listener)
@@ -96,7 +96,7 @@ void be_rejected(Caller &caller, Listener &listener)
 	expect_event(caller.channel, RDMA_CM_EVENT_REJECTED);
 }
 
-/* Nobody listens: TCP itself says no. */
+/* There is no listener, so TCP refuses the connection. */
 void be_refused(Caller &caller)
 {
 	rdma_conn_param parameters = connection_parameters();
@@ -104,7 +104,7 @@ void be_refused(Caller &caller)
 	if (rdma_connect(caller.id, &parameters))
 		fail("rdma_connect", errno);
 	const Event event = expect_event(caller.channel, RDMA_CM_EVENT_REJECTED);
-	require(event.status == -ECONNREFUSED, "the status says that nobody listens");
+	require(event.status == -ECONNREFUSED, "the status is ECONNREFUSED");
 }
 
 void expect_busy(Caller &caller)
@@ -132,7 +132,7 @@ void rejected(const std::string &address)
 
 void refused(const std::string &address)
 {
-	Listener other(address); /* librdmacm closes the device with its last id */
+	Listener other(address); /* or librdmacm would close the device with its last id */
 
 	for (int round = 0; round < 10; round++) {
 		for (Order order : orders) {
@@ -150,7 +150,7 @@ void refused(const std::string &address)
 	Pair(address).expect_alive();
 }
 
-/* An id that is never told would wait for its connection for ever. */
+/* Without an event for the outcome, the id would wait for ever. */
 void told_without_memory(const std::string &address)
 {
 	Listener listener(address);
@@ -177,18 +177,19 @@ void told_without_memory(const std::string &address)
 		const Event event = next_event(channel.get(), 5000);
 
 		require(event.type != -1 && event.type != RDMA_CM_EVENT_ESTABLISHED,
-			std::format("the outcome is told, and it is a failure: {}", event.type));
-		require(accept || event.type == RDMA_CM_EVENT_REJECTED, "it says what happened");
-		require(event.private_data.empty(), "without what there is no memory for");
+			std::format("an event reports a failure: {}", event.type));
+		require(accept || event.type == RDMA_CM_EVENT_REJECTED, "the event is REJECTED");
+		require(event.private_data.empty(), "there is no private data");
 	}
 }
 
 const cases::Case all[] = {
-	{ "a caller that is rejected takes down what it has in any order, and calls again",
+	{ "a caller that is rejected can destroy its objects in any order, and call again",
 	  rejected },
-	{ "a caller whom nobody hears takes down what it has in any order, and calls again",
+	{ "a caller that finds no listener can destroy its objects in any order, and call again",
 	  refused },
-	{ "the outcome of a call is told, if need be without private data", told_without_memory },
+	{ "a caller is told the outcome even if there is no memory for private data",
+	  told_without_memory },
 };
 
 } /* namespace */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Work requests that are wrong: refused at the post or completed in error, and nothing else. */
+/* Wrong work requests are refused when they are posted, or complete in error. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -44,13 +44,13 @@ ibv_send_wr write_request(Setting &setting, std::span<ibv_sge> sges, std::uint64
 	return wr;
 }
 
-/* The post names the request and nothing has happened: the connection works as before. */
+/* The post fails and returns the bad request, and the connection still works. */
 void expect_refused(Setting &setting, ibv_send_wr &wr, Where where = Where::current())
 {
 	ibv_send_wr *bad = nullptr;
 
 	require(setting.a.post(wr, &bad) != 0, "the post is refused", where);
-	require(bad == &wr, "the refused request is named", where);
+	require(bad == &wr, "the post returns the bad request", where);
 	setting.pair.expect_alive(where);
 }
 
@@ -87,7 +87,7 @@ void wrong_opcode(const std::string &address)
 	}
 }
 
-/* A Read carries no data of its own that could be inline. */
+/* A Read Request has no payload that could be inline. */
 void inline_read(const std::string &address)
 {
 	Setting setting(address);
@@ -112,14 +112,14 @@ void second_of_three(const std::string &address)
 	wrs[0].next = &wrs[1];
 	wrs[1].next = &wrs[2];
 	require(setting.a.post(wrs[0], &bad) != 0, "the list is refused");
-	require(bad == &wrs[1], "the second request is named");
+	require(bad == &wrs[1], "the post returns the second request");
 	expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 1);
 	expect_no_completion(setting.a.send_cq());
 	setting.pair.expect_alive();
 }
 
-/* A request has its place until its completion is read: posting without reading ends with ENOMEM,
- * never with more completions than the queue holds.
+/* A request occupies its slot until its completion is polled. Posting without polling must fail
+ * with ENOMEM, and never overflow the completion queue.
  */
 void full_send_queue(const std::string &address)
 {
@@ -134,8 +134,8 @@ void full_send_queue(const std::string &address)
 		err = setting.a.post(wr);
 		taken += !err;
 	}
-	require(err == ENOMEM, std::format("the post ends with ENOMEM, not {}", err));
-	require(taken >= 8, "what was asked for fits");
+	require(err == ENOMEM, std::format("the post fails with ENOMEM, not {}", err));
+	require(taken >= 8, "eight requests fit");
 	for (unsigned int wr_id = 0; wr_id < taken; wr_id++)
 		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, wr_id);
 	setting.pair.expect_alive();
@@ -154,8 +154,8 @@ void full_receive_queue(const std::string &address)
 		err = setting.b.post(wr);
 		taken += !err;
 	}
-	require(err == ENOMEM, std::format("the post ends with ENOMEM, not {}", err));
-	require(taken >= 8, "what was asked for fits");
+	require(err == ENOMEM, std::format("the post fails with ENOMEM, not {}", err));
+	require(taken >= 8, "eight receives fit");
 	setting.pair.expect_alive();
 }
 
@@ -172,12 +172,12 @@ void receive_with_too_many_sges(const std::string &address)
 	ibv_recv_wr *bad = nullptr;
 
 	require(setting.b.post(wr, &bad) != 0, "the post is refused");
-	require(bad == &wr, "the refused request is named");
+	require(bad == &wr, "the post returns the bad request");
 	setting.pair.expect_alive();
 }
 
-/* The request completes in error, what comes after it is flushed, the QP is in error, and both
- * ends hear of it.
+/* The request completes in error and the one behind it is flushed. The QP goes to error, and both
+ * ends are told of the disconnect.
  */
 void expect_local_error(Setting &setting, ibv_sge sge, ibv_wr_opcode opcode,
 			Where where = Where::current())
@@ -240,7 +240,7 @@ void before_region(const std::string &address)
 	expect_local_error(setting, sge, IBV_WR_RDMA_WRITE);
 }
 
-/* addr + length is small again: a sum of 64 bits would let it pass. */
+/* addr + length wraps to a small number, so a check of the 64-bit sum would let it pass. */
 void wrapping_sge(const std::string &address)
 {
 	Setting setting(address);
@@ -258,7 +258,7 @@ void read_into_read_only(const std::string &address)
 	expect_local_error(setting, read_only.sge(0, 16), IBV_WR_RDMA_READ);
 }
 
-/* The peer finds the fault and terminates the stream. */
+/* The peer detects the error and terminates the stream. */
 void expect_remote_error(Setting &setting, Where where = Where::current())
 {
 	setting.pair.expect_disconnect(where);
@@ -351,7 +351,7 @@ void write_deregistered(const std::string &address)
 		setting.a.read(setting.local.sge(0, 16), at, rkey);
 		expect_completion(setting.a.send_cq(), IBV_WC_SUCCESS, 0);
 	}
-	/* Many more go, so that the kernel frees what it has kept. */
+	/* Deregister many more regions; the kernel then frees what it still keeps of the first. */
 	for (int i = 0; i < 200; i++)
 		Buffer(setting.b.pd(), 4096);
 	expect_write_fails(setting, at, rkey);
@@ -378,7 +378,7 @@ void read_without_right(const std::string &address)
 	expect_read_fails(setting, setting.remote.address(), setting.rkey());
 }
 
-/* A message that came early takes the receive as soon as it is posted. */
+/* A message that arrived early takes the receive as soon as it is posted. */
 void late_receive(const std::string &address)
 {
 	Pair pair(address);
@@ -415,7 +415,7 @@ void send_longer_than_receive(const std::string &address)
 	require(wc.wr_id == 5 && wc.status != IBV_WC_SUCCESS, "the receive fails");
 	expect_no_completion(setting.b.recv_cq(), 50);
 	expect_remote_error(setting);
-	require(setting.remote.bytes()[15] == 0, "the octet behind the receive is untouched");
+	require(setting.remote.bytes()[15] == 0, "the byte behind the receive is untouched");
 }
 
 void receive_with_wrong_lkey(const std::string &address)
@@ -431,7 +431,7 @@ void receive_with_wrong_lkey(const std::string &address)
 	require(setting.remote.is_zero(), "nothing was placed");
 }
 
-/* By its connection b may have no request under way that needs an answer: such a one cannot be sent. */
+/* The connection's ORD is 0, so b cannot send any request that needs an answer. */
 void without_depth(const std::string &address, ibv_wr_opcode opcode)
 {
 	Pair pair(address, {}, { .ord = 0 });

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A registration is changed: rights, domain, memory; and is named by any address. */
+/* Changes of a registration: rights, protection domain, memory. Regions at any address. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -23,7 +23,7 @@ void rereg(ibv_mr *mr, int flags, ibv_pd *pd, void *memory, int access,
 		fail("ibv_rereg_mr", err, where);
 }
 
-/* a writes into what b has registered, by this address and STag. */
+/* a writes to b's region at this address and STag, and reads from it. */
 void write(Pair &pair, std::uint64_t to, std::uint32_t rkey)
 {
 	Buffer from(pair.a().pd(), 64);
@@ -39,8 +39,8 @@ void expect_written(Pair &pair, const std::uint8_t *memory, std::uint64_t to, st
 	write(pair, to, rkey);
 	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1, where);
 	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 2, where);
-	require(memory[3] == pattern(7, 3) && memory[63] == pattern(7, 63), "it has the data",
-		where);
+	require(memory[3] == pattern(7, 3) && memory[63] == pattern(7, 63),
+		"the data is in the memory", where);
 }
 
 void rights_are_given(const std::string &address)
@@ -94,7 +94,7 @@ void memory_changes(const std::string &address)
 	pair.expect_disconnect();
 }
 
-/* Memory that cannot be written gets no right to be; then all is as it was. */
+/* Read-only memory cannot get the right to be written. The old registration stays in place. */
 void failure_changes_nothing(const std::string &address)
 {
 	Pair pair(address);
@@ -102,19 +102,19 @@ void failure_changes_nothing(const std::string &address)
 	Mr mr(ibv_reg_mr(pair.b().pd(), memory, size, IBV_ACCESS_REMOTE_READ));
 	Buffer into(pair.a().pd(), size);
 
-	require(mr != nullptr, "memory that can be read is registered to be read");
+	require(mr != nullptr, "read-only memory can be registered for reading");
 	require(ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
 			     Buffer::all_rights) != 0,
-		"it cannot be registered to be written");
+		"it cannot be registered for writing");
 	into.fill(1);
 	pair.a().read(into.sge(0, size), reinterpret_cast<std::uint64_t>(memory), mr->rkey, 1);
 	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
-	require(into.is_zero(), "it is read as before");
+	require(into.is_zero(), "the peer reads it as before");
 	mr.reset();
 	munmap(memory, size);
 }
 
-/* Registered with any address, the memory is named by that one, also by local requests. */
+/* The address chosen at registration is used by the peer and by local requests. */
 void any_address(const std::string &address)
 {
 	for (std::uint64_t iova : { 0x0ul, 0x1000ul, 0x123456789abc000ul, ~0xffffful }) {
@@ -124,7 +124,7 @@ void any_address(const std::string &address)
 				      Buffer::all_rights));
 		ibv_sge sge = { iova + 4096, 64, 0 };
 
-		require(mr != nullptr, "a region with an address of its own");
+		require(mr != nullptr, "a region with a chosen address");
 		expect_written(pair, memory.bytes().data() + 4000, iova + 4000, mr->rkey);
 		sge.lkey = mr->lkey;
 		pair.b().receive(sge, 5);
@@ -140,7 +140,7 @@ const cases::Case all[] = {
 	{ "rights are taken away", rights_are_taken },
 	{ "the protection domain changes", domain_changes },
 	{ "the memory changes", memory_changes },
-	{ "what fails changes nothing", failure_changes_nothing },
+	{ "a change that fails has no effect", failure_changes_nothing },
 	{ "memory is registered under any address", any_address },
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Completion queues and shared receive queues change their size without losing anything. */
+/* Completion queues and shared receive queues can be resized without losing entries. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -14,10 +14,10 @@ using namespace rdma;
 namespace
 {
 
-/* Between two sizes; the locks of the provider are not fair, and others want them, too. */
+/* Time between two resizes. The provider's locks are not fair, and other threads need them, too. */
 constexpr std::chrono::milliseconds pause(1);
 
-/* a writes to b, and its completions lie in the queue that is resized. */
+/* a writes to b. Its completions are in the queue that is resized. */
 struct Writer {
 	explicit Writer(const std::string &address, int entries, bool notify = false)
 		: pair(address, { .send_wr = 512, .cq_entries = entries, .notify = notify }, {}),
@@ -27,7 +27,7 @@ struct Writer {
 
 	ibv_cq *cq() { return pair.a().send_cq(); }
 
-	/* Writes numbered from first on; their completions are left where they are. */
+	/* Posts Writes with numbers from first on, and leaves their completions in the queue. */
 	void write(std::uint64_t first, std::uint64_t count)
 	{
 		for (std::uint64_t i = first; i < first + count; i++)
@@ -40,7 +40,7 @@ struct Writer {
 			expect_completion(cq(), IBV_WC_SUCCESS, i);
 	}
 
-	/* All that is posted has completed, and lies in the queue. */
+	/* Waits until all posted Writes have completed. */
 	void settle()
 	{
 		ibv_sge sge = to.sge(0, 8);
@@ -58,7 +58,7 @@ void resize(ibv_cq *cq, int entries, Where where = Where::current())
 {
 	if (int err = ibv_resize_cq(cq, entries))
 		fail(std::format("ibv_resize_cq to {}", entries), err, where);
-	require(cq->cqe >= entries, "it got what it asked for", where);
+	require(cq->cqe >= entries, "the queue has the wanted size", where);
 }
 
 void cq_keeps_unread(const std::string &address)
@@ -85,8 +85,9 @@ void cq_too_small(const std::string &address)
 	writer.write(0, 40);
 	writer.settle();
 	require(ibv_resize_cq(writer.cq(), 32) == EINVAL, "40 completions do not fit into 32");
-	require(!ibv_query_device(writer.cq()->context, &attr), "the device has limits");
-	require(ibv_resize_cq(writer.cq(), attr.max_cqe + 1) == EINVAL, "too many are refused");
+	require(!ibv_query_device(writer.cq()->context, &attr), "ibv_query_device");
+	require(ibv_resize_cq(writer.cq(), attr.max_cqe + 1) == EINVAL,
+		"more than max_cqe is refused");
 	require(writer.cq()->cqe == 64, "the size is as before");
 	writer.expect(0, 40);
 	writer.write(40, 64);
@@ -104,7 +105,8 @@ void cq_stays_armed(const std::string &address)
 	resize(writer.cq(), 64);
 	writer.write(1, 1);
 	require(wait_readable(channel->fd, 10000), "an event comes");
-	require(!ibv_get_cq_event(channel, &got, &context) && got == writer.cq(), "its event");
+	require(!ibv_get_cq_event(channel, &got, &context) && got == writer.cq(),
+		"the event is that of the queue");
 	ibv_ack_cq_events(got, 1);
 	writer.expect(1, 1);
 	resize(writer.cq(), 16);
@@ -163,7 +165,7 @@ struct Receiver {
 	{
 		ibv_srq_attr attr;
 
-		require(!ibv_query_srq(srq.get(), &attr), "the queue can be asked");
+		require(!ibv_query_srq(srq.get(), &attr), "ibv_query_srq");
 		return attr;
 	}
 
@@ -192,9 +194,9 @@ void srq_keeps_posted(const std::string &address)
 	for (unsigned int i = 0; i < 5; i++)
 		receiver.expect(i);
 	require(!receiver.resize(100), "the queue grows");
-	require(receiver.attr().max_wr >= 100, "its size is told");
+	require(receiver.attr().max_wr >= 100, "ibv_query_srq() returns the new size");
 	for (unsigned int i = 8; i < 105; i++)
-		require(!receiver.post(i), "a hundred are posted");
+		require(!receiver.post(i), "a hundred requests fit");
 	for (unsigned int i = 5; i < 100; i++)
 		receiver.expect(i);
 	require(!receiver.resize(8), "the queue shrinks");
@@ -214,14 +216,14 @@ void srq_too_small(const std::string &address)
 	for (unsigned int i = 0; i < 40; i++)
 		require(!receiver.post(i), "forty requests fit");
 	require(receiver.resize(32) == EINVAL, "forty do not fit into 32");
-	require(receiver.resize(0) == EINVAL, "nothing is no size");
-	require(receiver.resize(1 << 30) == EINVAL, "too many are refused");
+	require(receiver.resize(0) == EINVAL, "a size of 0 is refused");
+	require(receiver.resize(1 << 30) == EINVAL, "a size above the limit is refused");
 	require(receiver.attr().max_wr == 64, "the size is as before");
 	for (unsigned int i = 0; i < 40; i++)
 		receiver.expect(i);
 }
 
-/* The event is due when fewer than the limit are left, so it can be no more than the size. */
+/* The event comes when fewer requests than the limit are left: it must not exceed the size. */
 void srq_limit_fits(const std::string &address)
 {
 	Receiver receiver(address, 64);
@@ -230,13 +232,14 @@ void srq_limit_fits(const std::string &address)
 	require(ibv_modify_srq(receiver.srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) == EINVAL,
 		"a limit of 17 is too much for 16 requests");
 	require(receiver.attr().max_wr == 64, "the size is as before");
-	for (unsigned int i = 0; i < 20; i++) /* else it is crossed already */
+	for (unsigned int i = 0; i < 20; i++) /* else the limit would already be crossed */
 		require(!receiver.post(i), "twenty requests fit");
 	attr = { 32, 0, 20 };
 	require(!ibv_modify_srq(receiver.srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT),
 		"size and limit change at once");
-	require(receiver.attr().max_wr == 32 && receiver.attr().srq_limit == 20, "both are told");
-	require(receiver.resize(16) == EINVAL, "no size below the limit");
+	require(receiver.attr().max_wr == 32 && receiver.attr().srq_limit == 20,
+		"ibv_query_srq() returns both");
+	require(receiver.resize(16) == EINVAL, "a size below the limit is refused");
 }
 
 void srq_under_traffic(const std::string &address)
@@ -260,11 +263,11 @@ void srq_under_traffic(const std::string &address)
 
 const cases::Case all[] = {
 	{ "a completion queue keeps what is unread", cq_keeps_unread },
-	{ "a completion queue gets no size that does not do", cq_too_small },
+	{ "a completion queue refuses a size that is too small or too large", cq_too_small },
 	{ "a completion queue stays armed", cq_stays_armed },
 	{ "a completion queue is resized under traffic", cq_under_traffic },
 	{ "a shared receive queue keeps what is posted", srq_keeps_posted },
-	{ "a shared receive queue gets no size that does not do", srq_too_small },
+	{ "a shared receive queue refuses a size that is too small or too large", srq_too_small },
 	{ "a shared receive queue is no smaller than its limit", srq_limit_fits },
 	{ "a shared receive queue is resized under traffic", srq_under_traffic },
 };

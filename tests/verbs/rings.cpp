@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* The kernel keeps to the contract of the rings, whatever the process makes of it. */
+/* The kernel follows the rules of the rings (xiw-abi.h), even if the process does not. */
 #include "cases.hpp"
 #include "raw_peer.hpp"
 
@@ -9,11 +9,11 @@ using namespace raw;
 namespace
 {
 
-/* What xiw-abi.h has at the start of the mapping of a queue pair, in words. */
+/* Offsets of xiw-abi.h's control words in the mapping of a queue pair, in words. */
 constexpr std::size_t sq_produced = 0, sq_consumed = 16, rq_produced = 32, rq_flags = 49;
 constexpr std::uint32_t need_doorbell = 1;
 
-/* The rings of the one queue pair that has posted this many of each. */
+/* The rings of the only queue pair that has posted this many requests. */
 Words rings_with(std::uint32_t sends, std::uint32_t receives)
 {
 	return the_rings([=](Words words) {
@@ -21,7 +21,9 @@ Words rings_with(std::uint32_t sends, std::uint32_t receives)
 	});
 }
 
-/* The next request would be an old one, of a slot that has been given back. */
+/* Moves the producer counter back. The kernel must not take an old request from a slot that it has
+ * already given back.
+ */
 void rolled_back(const std::string &address)
 {
 	constexpr std::uint32_t writes = 20;
@@ -37,14 +39,14 @@ void rolled_back(const std::string &address)
 	}
 	for (std::uint32_t i = 0; i < 2; i++) {
 		call.end.read(memory.sge(0, 8), 0, 0x1234, writes + i);
-		require(call.peer.hear_fpdu().has_value(), "a Read that nobody answers goes out");
+		require(call.peer.hear_fpdu().has_value(), "a Read goes out; it gets no answer");
 	}
 
 	Words ring = rings_with(writes + 2, 1);
 
 	require(ring[sq_consumed] == writes, "the Reads have not been given back");
 	ring[sq_produced] = writes;
-	/* A Read of the peer has the kernel look at the ring. */
+	/* A Read of the peer makes the kernel look at the ring. */
 	call.peer.say(fpdu(ReadRequest{}.ulpdu()));
 
 	auto heard = call.peer.hear_fpdu();
@@ -58,7 +60,9 @@ void rolled_back(const std::string &address)
 	require(call.end.state() == IBV_QPS_ERR, "the QP is in error");
 }
 
-/* The first look finds the queue empty, as if the request had been posted between the two. */
+/* The kernel looks for a receive, asks for a doorbell, and looks again. The first look is made to
+ * find the queue empty, as if the receive had been posted in between.
+ */
 void receive_in_the_last_moment(const std::string &address)
 {
 	Call call(address);
@@ -78,7 +82,7 @@ void receive_in_the_last_moment(const std::string &address)
 
 const cases::Case all[] = {
 	{ "a counter that goes back sends nothing again", rolled_back },
-	{ "a receive posted in the last moment leaves no doorbell behind",
+	{ "a receive posted at the last moment leaves no request for a doorbell",
 	  receive_in_the_last_moment },
 };
 

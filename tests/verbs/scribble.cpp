@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A process that writes nonsense over its rings harms its own queue pairs alone. */
+/* A process that writes random data over its rings harms only its own queue pairs. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -25,13 +25,13 @@ namespace
 
 using Scribbler = std::function<void(Words, std::mt19937 &)>;
 
-/* Random words at random places, for a time in which the device is at work. */
+/* Writes random words at random places. */
 void everywhere(Words ring, std::mt19937 &random)
 {
 	ring[random() % ring.size()] = random();
 }
 
-/* The beginning of each ring holds its control words: counters, flags, arming. */
+/* Changes the control words at the start of each ring: counters, flags, arming. */
 void control_words(Words ring, std::mt19937 &random)
 {
 	std::size_t words = std::min<std::size_t>(ring.size(), 64);
@@ -40,7 +40,7 @@ void control_words(Words ring, std::mt19937 &random)
 	ring[random() % words] = random() % 2 ? random() : ring[random() % words] + nearby;
 }
 
-/* Bits are turned over in what the provider has just written. */
+/* Flips single bits. */
 void flipped_bits(Words ring, std::mt19937 &random)
 {
 	std::size_t place = random() % ring.size();
@@ -50,8 +50,8 @@ void flipped_bits(Words ring, std::mt19937 &random)
 
 constexpr unsigned int posts = 500, undisturbed = 10;
 
-/* Talks over its own connection while it scribbles. Tells how often it did: its own memory it may
- * lose.
+/* Uses its own connection while it scribbles over its rings. Counts in shared memory how often it
+ * did, because the child may crash.
  */
 void scribbling_child(const std::string &address, const Scribbler &scribble, unsigned int seed,
 		      std::atomic<unsigned int> &scribbles)
@@ -83,7 +83,7 @@ void scribbling_child(const std::string &address, const Scribbler &scribble, uns
 	}
 }
 
-/* Runs work in a child. Returns what waitpid() says of its end. */
+/* Runs work in a child process. Returns its status from waitpid(). */
 int in_child(const std::function<void()> &work)
 {
 	int status;
@@ -105,8 +105,8 @@ int in_child(const std::function<void()> &work)
 	return status;
 }
 
-/* A connection of another process, asked now and then whether it still works. This process has
- * none itself: a fork would share it.
+/* A connection in another process, which checks on demand that it still works. This process itself
+ * has no connection, because its children would share it.
  */
 class Bystander
 {
@@ -160,8 +160,8 @@ private:
 	pid_t child_;
 };
 
-/* The provider may trip over its own rings, of which the child dies or gives up. It does not
- * hang, and it has done what this is about before.
+/* The provider may crash or fail because of the rings, and end the child. The child must not hang,
+ * and must have scribbled before it ended.
  */
 void expect_fair_end(int status, unsigned int scribbles)
 {
@@ -169,8 +169,8 @@ void expect_fair_end(int status, unsigned int scribbles)
 
 	require(scribbles > 0, "the child has scribbled over its rings");
 	require(!by || by == SIGSEGV || by == SIGBUS || by == SIGABRT || by == SIGFPE,
-		std::format("the child ends by itself, not by signal {}", by));
-	require(status || scribbles == posts - undisturbed, "one that ends well has done all");
+		std::format("the child exits or crashes, and is not ended by signal {}", by));
+	require(status || scribbles == posts - undisturbed, "a child that succeeds has done all");
 }
 
 void survive(const std::string &address, const Scribbler &scribble)
@@ -194,7 +194,7 @@ void survive(const std::string &address, const Scribbler &scribble)
 		all += *scribbles;
 		bystander.expect_alive();
 	}
-	require(all > posts, "most of them get far");
+	require(all > posts, "most children get far");
 }
 
 void over_all(const std::string &address)
@@ -212,8 +212,8 @@ void single_bits(const std::string &address)
 	survive(address, flipped_bits);
 }
 
-/* One thread posts as it should while another keeps the first word of each ring wild: that is
- * the producer index of a QP, the consumer index of a CQ.
+/* One thread posts correctly while another keeps overwriting the first word of each ring: the
+ * producer index of a QP, the consumer index of a CQ.
  */
 void post_with_wild_counters(const std::string &address)
 {
@@ -247,14 +247,14 @@ void wild_counters(const std::string &address)
 
 	int status = in_child([&] { post_with_wild_counters(address); });
 
-	require(!status, std::format("the child ends well, not with {:#x}", status));
+	require(!status, std::format("the child succeeds, not with status {:#x}", status));
 	bystander.expect_alive();
 }
 
 const cases::Case all[] = {
-	{ "random words all over the rings harm nobody else", over_all },
-	{ "random control words harm nobody else", over_control_words },
-	{ "single bits turned over harm nobody else", single_bits },
+	{ "random words all over the rings harm no other process", over_all },
+	{ "random control words harm no other process", over_control_words },
+	{ "flipped bits harm no other process", single_bits },
 	{ "wild counters end their own connection", wild_counters },
 };
 

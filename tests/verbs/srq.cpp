@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A shared receive queue gives each message one of its requests, whichever QP it came by. */
+/* A shared receive queue gives one request to each message, whichever QP the message uses. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -17,9 +17,9 @@ using namespace rdma;
 namespace
 {
 
-constexpr std::uint16_t discard_port = 9; /* where nobody listens */
+constexpr std::uint16_t discard_port = 9; /* has no listener */
 
-/* A context of the device that serves an address, or of the one that calls it. */
+/* The device that serves an address, or, with end = &Pair::a, the one that calls it. */
 class Device
 {
 public:
@@ -80,7 +80,7 @@ void two_connections_share(const std::string &address)
 		auto got = into.bytes().subspan(wc.wr_id * 64, 64);
 
 		require(wc.status == IBV_WC_SUCCESS && wc.byte_len == 64, "the receive succeeds");
-		require(wc.qp_num == pair.b().qp()->qp_num, "it names the QP that it came by");
+		require(wc.qp_num == pair.b().qp()->qp_num, "it has the number of the right QP");
 		require(used.insert(wc.wr_id).second, "no request is used twice");
 		require(got[5] == pattern(i, 5) && got[63] == pattern(i, 63),
 			"the request that completes has the data");
@@ -126,7 +126,7 @@ void empty_queue_ends_connection(const std::string &address)
 	pair.expect_disconnect();
 }
 
-/* Each of several connections has sent more than the queue ever holds at a time. */
+/* Each of several connections sends more messages than the queue holds at a time. */
 void requests_go_around(const std::string &address)
 {
 	constexpr unsigned int pairs = 8, sends = 64, depth = 4;
@@ -143,7 +143,7 @@ void requests_go_around(const std::string &address)
 				 QpOptions{ .srq = srq.get(), .cq = cq.get() });
 		from.emplace_back(all[i].a().pd(), 64);
 	}
-	for (unsigned int i = 0; i < pairs * sends; i++) /* soon received: patience is short */
+	for (unsigned int i = 0; i < pairs * sends; i++) /* a message waits only for a second */
 		all[i % pairs].a().send(from[i % pairs].sge(0, 64), i / pairs);
 	for (unsigned int i = 0; i < depth; i++)
 		post(srq.get(), into.sge(i * 64, 64), i);
@@ -161,7 +161,7 @@ void requests_go_around(const std::string &address)
 	}
 }
 
-/* A message that came early takes the request as soon as it is posted. */
+/* A message that arrived early takes the request as soon as it is posted. */
 void early_message_waits(const std::string &address)
 {
 	Device device(address);
@@ -196,8 +196,8 @@ void full_queue_refuses(const std::string &address)
 		err = ibv_post_srq_recv(srq.get(), &wr, &bad);
 		taken += !err;
 	}
-	require(err == ENOMEM, std::format("the post ends with ENOMEM, not {}", err));
-	require(!ibv_query_srq(srq.get(), &attr), "the queue can be asked for its size");
+	require(err == ENOMEM, std::format("the post fails with ENOMEM, not {}", err));
+	require(!ibv_query_srq(srq.get(), &attr), "ibv_query_srq");
 	require(taken == attr.max_wr && taken >= 8,
 		std::format("{} fit, {} were promised", taken, attr.max_wr));
 }
@@ -209,14 +209,14 @@ void too_many_sges(const std::string &address)
 	Buffer into(device.pd(), 4096);
 	ibv_srq_attr attr;
 
-	require(!ibv_query_srq(srq.get(), &attr), "the queue can be asked for its size");
+	require(!ibv_query_srq(srq.get(), &attr), "ibv_query_srq");
 
 	std::vector<ibv_sge> sges(attr.max_sge + 1, into.sge(0, 1));
 	ibv_recv_wr wr = { 1, nullptr, sges.data(), static_cast<int>(sges.size()) };
 	ibv_recv_wr *bad = nullptr;
 
 	require(ibv_post_srq_recv(srq.get(), &wr, &bad) != 0, "the post is refused");
-	require(bad == &wr, "the refused request is named");
+	require(bad == &wr, "the post returns the bad request");
 }
 
 void limit_event(const std::string &address)
@@ -237,10 +237,10 @@ void limit_event(const std::string &address)
 		pair.a().send(from.sge(0, 64), i);
 		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, i);
 	}
-	require(!wait_readable(device.context()->async_fd, 100), "no event at the limit");
+	require(!wait_readable(device.context()->async_fd, 100), "no event comes at the limit");
 	pair.a().send(from.sge(0, 64), 6);
 	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 6);
-	require(wait_readable(device.context()->async_fd, 10000), "an event below the limit");
+	require(wait_readable(device.context()->async_fd, 10000), "an event comes below it");
 	require(!ibv_get_async_event(device.context(), &event), "it can be read");
 	require(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq.get(),
 		"it is the event of this queue");
@@ -280,13 +280,13 @@ void expect_last_request_events(ibv_context *context, int expected)
 	for (; wait_readable(context->async_fd, 100); told++) {
 		require(!ibv_get_async_event(context, &event), "an event");
 		require(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED,
-			"it is about the last request");
+			"the event is LAST_WQE_REACHED");
 		ibv_ack_async_event(&event);
 	}
-	require(told == expected, std::format("events: {}, not {}", told, expected));
+	require(told == expected, std::format("{} events came, not {}", told, expected));
 }
 
-/* Each event that nobody reads takes memory of the kernel. */
+/* Unread events take kernel memory, so moving between states must not produce more and more. */
 void last_request_event(const std::string &address)
 {
 	Device device(address);
@@ -301,7 +301,7 @@ void last_request_event(const std::string &address)
 	expect_last_request_events(device.context(), 1);
 }
 
-/* The last request is told once more after another attempt to connect, which came to nothing. */
+/* The event comes again after each attempt to connect, although the attempt fails. */
 void last_request_of_the_next_attempt(const std::string &address)
 {
 	Device device(address, &Pair::a);
@@ -323,11 +323,11 @@ void last_request_of_the_next_attempt(const std::string &address)
 	}
 }
 
-/* What xiw-abi.h has at the start of the mapping of a shared receive queue, in words. */
+/* Offsets of xiw-abi.h's control words in the mapping of a shared receive queue, in words. */
 constexpr std::size_t produced = 0, consumed = 16, flags = 17;
 constexpr std::uint32_t need_doorbell = 1;
 
-/* Nobody waits for a request any more: the next is posted without a system call. */
+/* A message waits for a request, and its connection ends. The next request needs no doorbell. */
 void no_doorbell_for_nobody(const std::string &address)
 {
 	constexpr std::uint32_t requests = 6;
@@ -353,10 +353,12 @@ void no_doorbell_for_nobody(const std::string &address)
 	await("a Send waits for a request", [&] { return ring[flags] & need_doorbell; });
 	rdma_disconnect(pair->a().id());
 	pair->expect_disconnect();
-	await("nobody waits any more", [&] { return !(ring[flags] & need_doorbell); });
+	await("no doorbell is wanted", [&] { return !(ring[flags] & need_doorbell); });
 }
 
-/* What comes all the time at another does not get the request that one was called for. */
+/* A posted request makes the kernel look at the connection that waits longest. Messages that keep
+ * coming on another connection must not take all requests before that.
+ */
 void called_gets_its_request(const std::string &address)
 {
 	using namespace std::chrono_literals;
@@ -389,7 +391,7 @@ void called_gets_its_request(const std::string &address)
 		if (wc.qp_num == quiet.b().qp()->qp_num)
 			return;
 	}
-	fail("the one that has waited the longest has got none of the first requests");
+	fail("the connection that waited longest got none of the first requests");
 }
 
 const cases::Case all[] = {
@@ -397,15 +399,15 @@ const cases::Case all[] = {
 	{ "a destroyed QP leaves the requests to others", destroyed_qp_leaves_requests },
 	{ "a message for an empty queue ends the connection", empty_queue_ends_connection },
 	{ "a message that comes early waits for its request", early_message_waits },
-	{ "requests go around among connections that wait", requests_go_around },
+	{ "waiting connections share the requests", requests_go_around },
 	{ "a full queue refuses", full_queue_refuses },
 	{ "a request with too many SGEs is refused", too_many_sges },
-	{ "falling below the limit is told once", limit_event },
-	{ "without a connection the last request is told once", last_request_event },
-	{ "the last request is told after each attempt to connect",
+	{ "falling below the limit is reported once", limit_event },
+	{ "without a connection the last request is reported once", last_request_event },
+	{ "the last request is reported after each attempt to connect",
 	  last_request_of_the_next_attempt },
-	{ "when nobody waits any more no doorbell is asked for", no_doorbell_for_nobody },
-	{ "a connection gets the request that it was called for", called_gets_its_request },
+	{ "no doorbell is asked for when no message waits for a request", no_doorbell_for_nobody },
+	{ "a waiting connection gets a request although another is busy", called_gets_its_request },
 };
 
 } /* namespace */

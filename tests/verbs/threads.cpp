@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Threads that come, go and are cancelled leave queues as others can use them. */
+/* Queues stay usable when threads come, go and are cancelled. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -19,7 +19,7 @@ namespace
 
 using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
 
-/* Does it in a thread of its own, which is given up if it hangs. */
+/* Runs work in a thread of its own. If the thread hangs, fails and leaves it behind. */
 template <class Work>
 void within_seconds(int seconds, const std::string &what, Work work, Where where = Where::current())
 {
@@ -39,7 +39,7 @@ void within_seconds(int seconds, const std::string &what, Work work, Where where
 	end.get();
 }
 
-/* Cancelled wherever it is, also in a doorbell that it rings while it polls or arms. */
+/* The thread may be cancelled anywhere, also in a doorbell that it rings while it polls or arms. */
 void cancelled_poller(const std::string &address)
 {
 	Pair pair(address, { .send_wr = 256, .cq_entries = 512, .notify = true });
@@ -107,7 +107,7 @@ struct Extended {
 	CqEx cq;
 };
 
-/* Whoever goes through completions may do all else with the queue before he ends. */
+/* Between ibv_start_poll() and ibv_end_poll() a thread may use the queue in all other ways. */
 void all_else_in_a_batch(const std::string &address)
 {
 	auto extended = std::make_shared<Extended>(address);
@@ -116,25 +116,25 @@ void all_else_in_a_batch(const std::string &address)
 	auto from = std::make_shared<Buffer>(pair->a().pd(), 64);
 	auto to = std::make_shared<Buffer>(pair->b().pd(), 64);
 
-	within_seconds(10, "it waits for itself", [=] {
+	within_seconds(10, "the thread deadlocks with itself", [=] {
 		ibv_poll_cq_attr attr = {};
 
 		for (unsigned int i = 0; i < 3; i++)
 			pair->a().write(from->sge(0, 8), to->address(), to->mr()->rkey, i);
 		while (ibv_start_poll(extended->cq.get(), &attr))
 			;
-		require(!ibv_req_notify_cq(extended->plain(), 0), "it can be armed");
+		require(!ibv_req_notify_cq(extended->plain(), 0), "the queue is armed");
 		ibv_qp *qp = extended->create_qp();
-		require(qp && !ibv_destroy_qp(qp), "a queue pair comes and goes");
+		require(qp && !ibv_destroy_qp(qp), "a queue pair is created and destroyed");
 		require(!ibv_resize_cq(extended->plain(), 8000), "the queue is resized");
-		require(extended->cq->wr_id == 0, "the completion is still shown");
+		require(extended->cq->wr_id == 0, "the completion can still be read");
 		ibv_end_poll(extended->cq.get());
 		for (unsigned int i = 1; i < 3; i++)
 			expect_completion(extended->plain(), IBV_WC_SUCCESS, i);
 	});
 }
 
-/* Of queue pairs come and go while completions of two others are polled. */
+/* Queue pairs are created and destroyed while one thread polls the completions of two others. */
 void create_beside_poller(const std::string &address)
 {
 	Extended extended(address, IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
@@ -169,12 +169,13 @@ void create_beside_poller(const std::string &address)
 	}
 	end = true;
 	poller.join();
-	require(!bad, "all went well");
+	require(!bad, "all calls and requests succeed");
 }
 
 const cases::Case all[] = {
 	{ "a thread that is cancelled while it polls leaves the queue unlocked", cancelled_poller },
-	{ "who goes through completions may do all else meanwhile", all_else_in_a_batch },
+	{ "a thread that reads a batch may use the queue for everything else",
+	  all_else_in_a_batch },
 	{ "queue pairs come and go while one thread polls without locks", create_beside_poller },
 };
 

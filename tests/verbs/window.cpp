@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Memory windows, and whatever else makes an STag invalid. */
+/* Memory windows, and the invalidation of STags. */
 #include "cases.hpp"
 #include "rdma.hpp"
 
@@ -16,7 +16,7 @@ constexpr std::uint64_t bind_id = 50, inv_id = 60;
 constexpr int all_remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 constexpr int region_rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 
-/* b has a region that its peer cannot reach, and a window; a is the peer. */
+/* b has a region without remote rights, and a window; a is the peer. */
 struct Setting {
 	Setting(const std::string &address, ibv_mw_type type, int access = region_rights)
 		: pair(address), a(pair.a()), b(pair.b()), region(b.pd(), 8192, access),
@@ -32,7 +32,7 @@ struct Setting {
 			 static_cast<unsigned int>(access) };
 	}
 
-	/* Type 1: the library chooses the STag. */
+	/* For type 1: the library chooses the STag. */
 	void bind(const ibv_mw_bind_info &info, Where where = Where::current())
 	{
 		ibv_mw_bind bind = { bind_id, IBV_SEND_SIGNALED, info };
@@ -42,14 +42,14 @@ struct Setting {
 		expect_bound(where);
 	}
 
-	/* Type 2: the program does. */
+	/* For type 2: the program chooses the STag. */
 	void post_bind(const ibv_mw_bind_info &info) { b.bind(window.get(), info, bind_id); }
 
 	void expect_bound(Where where = Where::current())
 	{
 		ibv_wc wc = expect_completion(b.send_cq(), IBV_WC_SUCCESS, bind_id, where);
 
-		require(wc.opcode == IBV_WC_BIND_MW, "the completion says what was done", where);
+		require(wc.opcode == IBV_WC_BIND_MW, "the opcode is right", where);
 	}
 
 	void expect_bind_refused(const ibv_mw_bind_info &info, Where where = Where::current())
@@ -59,7 +59,7 @@ struct Setting {
 		pair.expect_disconnect(where);
 	}
 
-	/* a writes, reads back, and both went through the window. */
+	/* a can write and read through the window. */
 	void expect_open(std::uint64_t to, Where where = Where::current())
 	{
 		Buffer back(a.pd(), 64);
@@ -68,10 +68,10 @@ struct Setting {
 		a.read(back.sge(0, 64), to, window->rkey, 2);
 		expect_completion(a.send_cq(), IBV_WC_SUCCESS, 1, where);
 		expect_completion(a.send_cq(), IBV_WC_SUCCESS, 2, where);
-		require(back.holds(1, 0, 64), "what was written is read back", where);
+		require(back.holds(1, 0, 64), "the data is read back", where);
 	}
 
-	/* a's write through this STag ends the connection, and changes nothing. */
+	/* A write of a with this STag ends the connection and changes nothing. */
 	void expect_shut(std::uint64_t to, std::uint32_t rkey, Where where = Where::current())
 	{
 		region.fill(9);
@@ -92,7 +92,7 @@ struct Setting {
 		expect_completion(b.send_cq(), status, inv_id, where);
 	}
 
-	/* a sends, and has b's STag invalidated by that. */
+	/* a sends a message that invalidates b's STag. */
 	void send_with_invalidate(std::uint32_t stag)
 	{
 		ibv_sge sge = local.sge(0, 16);
@@ -129,7 +129,7 @@ void type1_is_bound_anew(const std::string &address)
 	std::uint32_t old = setting.window->rkey;
 
 	setting.bind(setting.part(4090, 100));
-	require(setting.window->rkey != old, "it has another STag");
+	require(setting.window->rkey != old, "the window has another STag");
 	setting.expect_open(setting.region.address() + 4090);
 	setting.expect_shut(setting.region.address(), old);
 }
@@ -172,12 +172,12 @@ void peer_invalidates(const std::string &address)
 
 	ibv_wc wc = expect_completion(setting.b.recv_cq(), IBV_WC_SUCCESS, 3);
 
-	require(wc.wc_flags == IBV_WC_WITH_INV, "the completion says that an STag was invalidated");
-	require(wc.invalidated_rkey == setting.window->rkey, "it says which");
+	require(wc.wc_flags == IBV_WC_WITH_INV, "the completion reports an invalidation");
+	require(wc.invalidated_rkey == setting.window->rkey, "it has the window's STag");
 	setting.expect_shut(setting.region.address(), setting.window->rkey);
 }
 
-/* What the peer must not invalidate: regions of the program, and windows of type 1. */
+/* The peer must not invalidate regions of ibv_reg_mr() and windows of type 1. */
 void peer_may_not(const std::string &address, ibv_mw_type type, bool region)
 {
 	Setting setting(address, type, region_rights | all_remote);
@@ -200,7 +200,7 @@ void peer_spares_type1(const std::string &address)
 	peer_may_not(address, IBV_MW_TYPE_1, false);
 }
 
-/* Return: whether a's write and read of one octet, by way of another connection, are done. */
+/* Writes and reads one byte over another connection. Returns whether that succeeds. */
 bool neighbour_reaches(Pair &neighbour, std::uint64_t to, std::uint32_t rkey)
 {
 	Buffer from(neighbour.a().pd(), 64);
@@ -255,7 +255,7 @@ void zero_based(const std::string &address)
 	setting.expect_open(436);
 	require(setting.region.holds(0, 0, 0) && setting.region.bytes()[4000] == pattern(1, 0) &&
 			setting.region.bytes()[4436] == pattern(1, 0),
-		"the octets are where the window is");
+		"the data is at the window's place");
 	setting.expect_shut(437, setting.window->rkey);
 }
 
@@ -312,16 +312,16 @@ void region_stays(const std::string &address)
 
 	require(mr != nullptr, "a region");
 	setting.bind({ mr.get(), setting.region.address(), 64, all_remote });
-	require(ibv_dereg_mr(mr.get()) == EBUSY, "a region with a window stays");
+	require(ibv_dereg_mr(mr.get()) == EBUSY, "a region with a window cannot go");
 	require(ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
 			     region_rights) != 0,
-		"and stays as it is");
+		"it cannot be changed");
 	setting.expect_open(setting.region.address());
 	setting.window.reset();
-	require(!ibv_dereg_mr(mr.release()), "without a window it goes");
+	require(!ibv_dereg_mr(mr.release()), "without a window it can go");
 }
 
-/* By its STag alone, a window might be taken for a region. */
+/* A request names the region by its STag, so a window's STag could be passed instead. */
 void window_is_no_region(const std::string &address)
 {
 	Setting setting(address, IBV_MW_TYPE_2);
@@ -333,7 +333,7 @@ void window_is_no_region(const std::string &address)
 	setting.expect_bind_refused({ &region, setting.region.address(), 64, all_remote });
 }
 
-/* Writes are on their way when the window goes: what it showed is the owner's again at once. */
+/* Writes are in flight when the window is deallocated. After that the peer must not write. */
 void window_goes_under_traffic(const std::string &address)
 {
 	constexpr int writes = 48;
@@ -356,7 +356,7 @@ void window_goes_under_traffic(const std::string &address)
 	require(setting.region.holds(9, 0, 8192), "nothing is written any more");
 }
 
-/* The kernel ends the youngest first, and the region is younger than its window. */
+/* At exit the kernel destroys the youngest object first: the region before its window. */
 void program_ends(const std::string &address)
 {
 	Setting setting(address, IBV_MW_TYPE_1);
@@ -379,11 +379,11 @@ void region_is_invalidated(const std::string &address)
 
 const cases::Case all[] = {
 	{ "a window of type 1 opens its part", type1_opens_its_part },
-	{ "a window of type 1 is bound anew", type1_is_bound_anew },
+	{ "a window of type 1 is bound again", type1_is_bound_anew },
 	{ "a window of type 1 is unbound", type1_is_unbound },
 	{ "a window of type 1 serves its domain", type1_serves_domain },
 	{ "a window of type 2 is invalidated and bound again", type2_is_invalidated },
-	{ "a window of type 2 serves its QP alone", type2_serves_its_qp },
+	{ "a window of type 2 serves only its QP", type2_serves_its_qp },
 	{ "a window of type 2 is not bound twice", bound_twice },
 	{ "the peer invalidates a window of type 2", peer_invalidates },
 	{ "the peer invalidates no window of type 1", peer_spares_type1 },

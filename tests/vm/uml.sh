@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # shellcheck shell=bash
-# Items of the User Mode Linux guest, beside those of tools/guest/lib.sh.
+# Items of the User Mode Linux guest, in addition to those of tools/guest/lib.sh.
 
 vm_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 # shellcheck source=tools/guest/lib.sh
 . "$vm_dir/../../tools/guest/lib.sh"
 
-# newest_source: name and version of the newest linux-source package; looked up with the kernels.
+# newest_source: prints name and version of the newest linux-source package. It is looked up again
+# when the kernels are.
 newest_source() {
 	local table=$cache/newest-source.table lock
 	kernels >/dev/null
@@ -30,7 +31,7 @@ look_up_newest_source() {
 	echo "$package $version"
 }
 
-# newest_source_tree: folder with that package's sources.
+# newest_source_tree: prints the folder with that package's sources.
 newest_source_tree() {
 	local package
 	package=$(newest_source)
@@ -43,29 +44,29 @@ unpack_source() {
 	mkdir -p "$2" && tar -x -J -f "$tarball" -C "$2" --strip-components=1
 }
 
-# guest_folder: the guest's userland as a folder.
+# guest_folder: prints the folder with the guest's userland.
 guest_folder() {
 	local image
 	image=$(guest_root)
 	item guest-folder "$image" unpack_image "$image"
 }
 
-# unpack_image IMAGE OUT: root runs what is there, so nobody else may write there.
+# unpack_image IMAGE OUT: unpacks an image. Fails if other users can write to it: root runs it.
 unpack_image() {
 	unsquashfs -n -d "$2" "$1" || return
 	only_root_writes "$2"
 }
 
-# only_root_writes DIR: else says which files and folders everybody may write to. In a sticky folder one
-# can only add files of one's own.
+# only_root_writes DIR: fails if the folder contains world-writable files or folders, and lists
+# them. Sticky folders are allowed: users can only change their own files there.
 only_root_writes() {
 	local open
 	open=$(find "$1" -xdev \( -type f -o -type d \) -perm -002 \
 		! \( -type d -perm -1000 \) -printf '%M %p\n') || return
-	[[ ! $open ]] || { echo "everybody may write to: $open"; return 1; }
+	[[ ! $open ]] || { echo "world-writable: $open"; return 1; }
 }
 
-# uml_kernel debug|native: folder with the kernel and its build tree.
+# uml_kernel debug|native: prints the folder with the kernel and its build tree.
 uml_kernel() {
 	local configs=("$vm_dir/uml.config") compiler files
 	[[ $1 = native ]] || configs+=("$vm_dir/uml-$1.config")
@@ -75,7 +76,7 @@ uml_kernel() {
 		"$vm_dir/make-uml" "$(build_root)" "$(newest_source_tree)" "${configs[@]}"
 }
 
-# uml_items KIND: what the build root shows below /opt/xiw, as words NAME=PATH.
+# uml_items KIND: prints the items that appear below /opt/xiw in the build root, as words NAME=PATH.
 uml_items() {
 	local newest
 	newest=$(packages "$guest_dir/kernels" | tail -n 1)

@@ -16,7 +16,7 @@ constexpr std::uint64_t ones = ~std::uint64_t{ 0 };
 constexpr std::uint32_t fetch_add = 0, compare_swap = 2;
 constexpr std::size_t response_size = 30;
 
-/* RFC 7306 section 5.2.1: by default a plain addition of 1. */
+/* RFC 7306 section 5.2.1. By default it adds 1 to the whole word. */
 struct AtomicRequest {
 	std::uint32_t operation = fetch_add;
 	std::uint32_t id = 0;
@@ -44,7 +44,7 @@ Untagged response(std::uint32_t msn = 1)
 	return { .rdmap = 0x4b, .queue = 3, .msn = msn };
 }
 
-/* The peer has Atomics executed on the memory of the application. */
+/* A stream whose peer sends Atomic Requests for the memory of the application. */
 class Target : public Stream
 {
 public:
@@ -54,7 +54,7 @@ public:
 	{
 	}
 
-	/* For the word at this octet. */
+	/* A request for the word at this offset. */
 	AtomicRequest request(std::uint64_t octet = 0)
 	{
 		Tagged there = application().write_to(octet);
@@ -62,7 +62,7 @@ public:
 		return { .stag = there.stag, .offset = there.offset };
 	}
 
-	/* The next Response is this one; it tells what was there before. */
+	/* The next FPDU is the Response of this number. Returns the original value in it. */
 	std::uint64_t hear_response(std::uint32_t msn, std::uint32_t id,
 				    Where where = Where::current())
 	{
@@ -75,7 +75,9 @@ public:
 		return heard.field(22, 8);
 	}
 
-	/* As one of a row of nothing but Atomics: what was there before. */
+	/* Sends a request and returns the original value. Counts the MSN, so use it only for
+	 * streams without other requests.
+	 */
 	std::uint64_t execute(AtomicRequest request, Where where = Where::current())
 	{
 		msn_++;
@@ -93,7 +95,7 @@ private:
 	std::uint32_t msn_ = 0;
 };
 
-/* The request is answered with a Terminate that repeats its DDP header, and nothing is changed. */
+/* The request is answered with a Terminate that repeats its DDP header. Memory is not changed. */
 void expect_refusal(const std::string &address, Role role, Terminate expected, auto change,
 		    int rights = atomic_rights, Where where = Where::current())
 {
@@ -133,10 +135,10 @@ void both_operations(const std::string &address, Role role)
 	swap.mask = 0xf0;
 	swap.data = 0x35;
 	require(target.execute(swap) == 10 && word(target, 1) == 0x3a, "CmpSwap with masks");
-	require(word(target, 0) == 0 && word(target, 2) == 0, "the neighbours are as before");
+	require(word(target, 0) == 0 && word(target, 2) == 0, "the words beside it are untouched");
 }
 
-/* Responses have numbers of their own, but come in the order of all requests. */
+/* Atomic Responses have MSNs of their own. All Responses come in the order of the requests. */
 void one_row_with_reads(const std::string &address, Role role)
 {
 	Target target(address, role);
@@ -147,11 +149,11 @@ void one_row_with_reads(const std::string &address, Role role)
 			  fpdu(atomic.ulpdu(4)));
 	for (std::uint32_t i = 0; i < 2; i++) {
 		require(target.hear().opcode() == 2, "a Read Response comes");
-		require(target.hear_response(1 + i, 0) == i, "then the Atomic's");
+		require(target.hear_response(1 + i, 0) == i, "then the Atomic Response");
 	}
 }
 
-/* The device asks for the word at this place, for a result to this word of its memory. */
+/* Posts an Atomic on the word at this remote address, with the result to this word of memory. */
 void post_atomic(Stream &stream, std::uint64_t remote, std::size_t result, std::uint64_t wr_id,
 		 ibv_wr_opcode opcode = IBV_WR_ATOMIC_FETCH_AND_ADD)
 {
@@ -171,11 +173,11 @@ Fpdu hear_request(Stream &stream, std::uint32_t msn, Where where = Where::curren
 	require(heard.ulpdu.size() == 70 &&
 			first(heard.ulpdu, 18) ==
 				Untagged{ .rdmap = 0x4a, .queue = 1, .msn = msn }.ulpdu({}),
-		std::format("Atomic Request {} comes, its reserved fields zero", msn), where);
+		std::format("Atomic Request {} comes, with reserved fields zero", msn), where);
 	return heard;
 }
 
-/* What answers a request of the device. */
+/* The Atomic Response to a request of the device. */
 Octets answer(const Fpdu &request, std::uint64_t original, Untagged header = response())
 {
 	return header.ulpdu(first(after(request.ulpdu, 22), 4) + be64(original));
@@ -193,8 +195,9 @@ void requests_have_one_row(const std::string &address, Role role)
 	Fpdu two = stream.hear();
 	Fpdu three = hear_request(stream, 3);
 
-	require(two.opcode() == 1 && two.queue() == 1 && two.msn() == 2, "the Read is between");
-	require(one.field(22, 4) != three.field(22, 4), "Atomics have identifiers of their own");
+	require(two.opcode() == 1 && two.queue() == 1 && two.msn() == 2,
+		"the Read is between the Atomics");
+	require(one.field(22, 4) != three.field(22, 4), "the Atomics have different identifiers");
 
 	ReadRequest read = two.read_request();
 
@@ -225,11 +228,11 @@ void byte_order(const std::string &address, Role role)
 
 	word(target) = 0x0102030405060708;
 	require(target.execute(target.request()) == 0x0102030405060708,
-		"on the wire the highest octet comes first");
-	require(word(target) == 0x0102030405060709, "in memory it is a number of the host");
+		"on the wire the most significant octet comes first");
+	require(word(target) == 0x0102030405060709, "in memory it has the host's byte order");
 }
 
-/* Bit by bit; what goes out of the highest bit of a field is lost. */
+/* Adds bit by bit. The carry out of the highest bit of a field is dropped. */
 std::uint64_t sum_of_fields(std::uint64_t a, std::uint64_t b, std::uint64_t highest)
 {
 	std::uint64_t sum = 0, carry = 0;
@@ -308,15 +311,15 @@ void alignment(const std::string &address, Role role)
 	Target target(address, role);
 
 	target.execute(target.request(4096 - 8));
-	require(word(target, 511) == 1, "the last word of a region is within reach");
+	require(word(target, 511) == 1, "the last word of a region can be used");
 }
 
-/* The request adds to the second word if the address that it names is aligned, or ends the stream. */
+/* The request must add to the second word if its address is aligned, and end the stream if not. */
 void expect_aligned(Target &target, const AtomicRequest &request, bool aligned)
 {
 	if (aligned) {
 		require(target.execute(request) == 0 && word(target, 1) == 1,
-			"the word whose address is aligned is added to");
+			"the request adds to the aligned word");
 		return;
 	}
 	target.peer().say(fpdu(request.ulpdu()));
@@ -324,7 +327,7 @@ void expect_aligned(Target &target, const AtomicRequest &request, bool aligned)
 	require(target.memory().is_zero(), "nothing has changed");
 }
 
-/* Where the region begins is of no matter: its first word here is octet 4 of it. */
+/* The start of the region does not count. This one starts 4 bytes before an aligned word. */
 void alignment_in_a_region(const std::string &address, Role role)
 {
 	for (std::size_t octet : { 0, 4 }) {
@@ -339,7 +342,7 @@ void alignment_in_a_region(const std::string &address, Role role)
 	}
 }
 
-/* Nor is the TO: that of a window whose TOs begin at 0 is aligned where its address is not. */
+/* Nor does the TO. In a zero-based window an aligned TO may belong to an unaligned address. */
 void alignment_in_a_window(const std::string &address, Role role)
 {
 	for (std::size_t octet : { 0, 4 }) {
@@ -377,7 +380,7 @@ void target_is_judged(const std::string &address, Role role)
 		request.stag = other.request().stag;
 		request.offset = other.request().offset;
 	});
-	require(other.memory().is_zero(), "nothing has changed there");
+	require(other.memory().is_zero(), "the other memory has not changed");
 
 	expect_refusal(address, role, { 0, 1, 2 }, [](AtomicRequest &) {}, Buffer::all_rights);
 
@@ -396,7 +399,7 @@ void unknown_operations(const std::string &address, Role role)
 				       });
 }
 
-/* A hundred, as many at a time as were agreed on. */
+/* Sends a hundred requests, ten at a time, which the IRD allows. */
 void executed_once_in_order(const std::string &address, Role role)
 {
 	constexpr std::uint32_t at_a_time = 10;
@@ -410,7 +413,8 @@ void executed_once_in_order(const std::string &address, Role role)
 			said = said + fpdu(request.ulpdu(request.id + 1));
 		target.peer().say(said);
 		for (std::uint32_t i = done; i < done + at_a_time; i++)
-			require(target.hear_response(i + 1, i) == i, "each finds those before it");
+			require(target.hear_response(i + 1, i) == i,
+				"each is executed in its turn");
 	}
 	require(word(target) == 100, "a hundred were executed");
 }
@@ -423,10 +427,10 @@ void nothing_after_an_error(const std::string &address, Role role)
 	target.execute(good);
 	target.peer().say(fpdu(bad.ulpdu(2)) + fpdu(good.ulpdu(3)));
 	target.expect_terminate({ 0, 2, 7 });
-	require(word(target) == 1, "the first one is the only one");
+	require(word(target) == 1, "only the first one is executed");
 }
 
-/* The rest of a Read Response, or what comes instead. */
+/* Reads to the last segment of a Read Response, or to another FPDU. Returns that one. */
 Fpdu hear_end_of_response(Stream &stream)
 {
 	Fpdu heard = stream.hear();
@@ -436,10 +440,10 @@ Fpdu hear_end_of_response(Stream &stream)
 	return heard;
 }
 
-/* The first Read keeps the Responses of all that follows waiting, for nobody fetches it. */
+/* The peer does not take the Response to the first Read, so those to all others wait behind it. */
 void room_for_reads_and_atomics(const std::string &address, Role role)
 {
-	constexpr std::uint32_t size = 1 << 20; /* more than TCP takes while nobody reads */
+	constexpr std::uint32_t size = 1 << 20; /* more than TCP buffers for a peer that is idle */
 	constexpr std::uint32_t ird = 4;
 
 	for (std::uint32_t more : { 0, 1 }) {
@@ -476,9 +480,9 @@ void ord_is_for_both(const std::string &address, Role role)
 
 	require(stream.hear().opcode() == 1, "a Read Request comes");
 	hear_request(stream, 3);
-	require(stream.peer().hears_nothing(50), "three are outstanding");
+	require(stream.peer().hears_nothing(50), "three requests are outstanding");
 	stream.peer().say(fpdu(answer(oldest, 5)));
-	require(stream.hear().opcode() == 1, "an answer makes room for the next");
+	require(stream.hear().opcode() == 1, "a Response makes room for the next request");
 }
 
 void completes_when_answered(const std::string &address, Role role)
@@ -491,18 +495,18 @@ void completes_when_answered(const std::string &address, Role role)
 	Fpdu request = hear_request(stream, 1);
 
 	require(request.field(26, 4) == 0x1234 && request.field(30, 8) == 0xabcd,
-		"it names its target");
+		"it has the STag and the TO of the target");
 	require(request.field(38, 8) == 0x1112131415161718 &&
 			request.field(54, 8) == 0x0102030405060708,
-		"it has what to swap and what to compare");
+		"it has the values to swap and to compare");
 	require(stream.hear().opcode() == 3, "the Send is sent, too");
 	expect_no_completion(stream.end().send_cq(), 100);
 	stream.peer().say(fpdu(answer(request, 0x2122232425262728)));
 	require(expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1).byte_len == 8,
-		"8 octets have come");
+		"the length is 8");
 	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 2);
-	require(word(stream, 1) == 0x2122232425262728, "the result is a number of the host");
-	require(word(stream, 0) == 0 && word(stream, 2) == 0, "it has 8 octets");
+	require(word(stream, 1) == 0x2122232425262728, "the result has the host's byte order");
+	require(word(stream, 0) == 0 && word(stream, 2) == 0, "only 8 bytes are written");
 }
 
 void wrong_responses(const std::string &address, Role role)
@@ -539,7 +543,7 @@ void wrong_responses(const std::string &address, Role role)
 	refused({ 2, 0, 3 }, [](const Fpdu &request) {
 		return first(answer(request, ones), response_size - 1);
 	});
-	/* A Read's answer instead. */
+	/* A Read Response instead. */
 	refused({ 0, 2, 6 },
 		[](const Fpdu &) { return Tagged{ .rdmap = 0x42 }.ulpdu(octets_of(1, 8)); });
 }
@@ -581,7 +585,7 @@ void reserved_fields(const std::string &address, Role role)
 	expect_completion(target.end().send_cq(), IBV_WC_SUCCESS, 1);
 }
 
-/* Of either type of error; see expect_refusal(). */
+/* For errors of remote operation and of remote protection. expect_refusal() checks the header. */
 void terminated_header(const std::string &address, Role role)
 {
 	expect_refusal(address, role, { 0, 2, 7 },
@@ -590,7 +594,7 @@ void terminated_header(const std::string &address, Role role)
 		       [](AtomicRequest &request) { request.stag ^= 0x200; });
 }
 
-/* RDMAP, remote operation, unexpected opcode. */
+/* A Terminate for an unexpected opcode: RDMAP, remote operation error. */
 Octets does_not_know(const Fpdu &fault)
 {
 	return fpdu(Untagged{ .rdmap = 0x47, .queue = 2 }.ulpdu(
@@ -619,7 +623,7 @@ void peer_without_atomics(const std::string &address, Role role)
 	silent.expect_disconnect();
 }
 
-/* The rdma_cm grants a QP of iWARP no Atomics, for it knows of none. */
+/* The rdma_cm does not know of Atomics on iWARP, so it does not set that right for the QP. */
 void right_of_the_region(const std::string &address, Role role)
 {
 	Target target(address, role);
@@ -627,28 +631,29 @@ void right_of_the_region(const std::string &address, Role role)
 	ibv_qp_init_attr init = {};
 
 	require(!ibv_query_qp(target.end().qp(), &attr, IBV_QP_ACCESS_FLAGS, &init),
-		"the QP can be asked");
+		"ibv_query_qp");
 	require(!(attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC), "the QP has no such right");
 	target.execute(target.request());
-	require(word(target) == 1, "that of the region is enough");
+	require(word(target) == 1, "the right of the region is enough");
 }
 
 const cases::Case all[] = {
 	{ "EXT-01 both operations are there, masked or not", in_both_roles<both_operations> },
-	{ "EXT-02 Atomics and Reads are answered in one row", in_both_roles<one_row_with_reads> },
-	{ "EXT-02 Atomics and Reads are asked for in one row",
+	{ "EXT-02 Atomics and Reads are answered in one sequence",
+	  in_both_roles<one_row_with_reads> },
+	{ "EXT-02 Requests for Atomics and Reads have one sequence",
 	  in_both_roles<requests_have_one_row> },
 	{ "EXT-03 a Response has the identifier of its request", in_both_roles<identifiers> },
 	{ "EXT-04 numbers are big-endian on the wire only", in_both_roles<byte_order> },
-	{ "EXT-05 fields of an addition carry nothing to each other",
+	{ "EXT-05 no carry passes between the fields of an addition",
 	  in_both_roles<fields_of_an_addition> },
 	{ "EXT-06 masks say what is compared and what is swapped", in_both_roles<masks_of_a_swap> },
 	{ "EXT-07 a target that is not aligned is answered with 0/2/7", in_both_roles<alignment> },
-	{ "EXT-07 its address is what counts, wherever the region begins",
+	{ "EXT-07 the address must be aligned, wherever the region begins",
 	  in_both_roles<alignment_in_a_region> },
-	{ "EXT-07 its address is what counts, whatever its TO",
+	{ "EXT-07 the address must be aligned, whatever the TO",
 	  in_both_roles<alignment_in_a_window> },
-	{ "EXT-08 the target of an Atomic is judged", in_both_roles<target_is_judged> },
+	{ "EXT-08 the target of an Atomic is checked", in_both_roles<target_is_judged> },
 	{ "EXT-09 unknown operations are answered with 0/2/6", in_both_roles<unknown_operations> },
 	{ "EXT-10 Atomics are executed once, in order", in_both_roles<executed_once_in_order> },
 	{ "EXT-10 nothing is executed after an error", in_both_roles<nothing_after_an_error> },
@@ -656,13 +661,15 @@ const cases::Case all[] = {
 	{ "EXT-12 Reads and Atomics share the ORD", in_both_roles<ord_is_for_both> },
 	{ "EXT-13 an Atomic completes when it is answered",
 	  in_both_roles<completes_when_answered> },
-	{ "EXT-14 a wrong Atomic Response is answered", in_both_roles<wrong_responses> },
+	{ "EXT-14 a wrong Atomic Response is answered with a Terminate",
+	  in_both_roles<wrong_responses> },
 	{ "EXT-14 an Atomic Response out of place is answered with 0/2/6",
 	  in_both_roles<responses_out_of_place> },
 	{ "EXT-15 reserved fields are ignored, and sent as zero", in_both_roles<reserved_fields> },
 	{ "EXT-16 a Terminate has the DDP header of an Atomic Request",
 	  in_both_roles<terminated_header> },
-	{ "EXT-21 a peer that knows no Atomics fails them", in_both_roles<peer_without_atomics> },
+	{ "EXT-21 Atomics fail if the peer does not know them",
+	  in_both_roles<peer_without_atomics> },
 	{ "EXT-22 the right of the region is enough", in_both_roles<right_of_the_region> },
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What completes well is whole: each of its octets came in its message, once. */
+/* A message that completes successfully is whole: each octet of it has arrived, once. */
 #include "stream.hpp"
 
 #include <array>
@@ -12,7 +12,7 @@ using namespace wire;
 namespace
 {
 
-/* A segment of a message: octets of it that are sent at a time. */
+/* A segment of a message. */
 struct Segment {
 	std::uint32_t offset;
 	std::uint32_t size;
@@ -29,7 +29,7 @@ std::string to_string(const Message &message)
 	return text;
 }
 
-/* All octets from the first one on, in a row; of a Write from where it begins. */
+/* True if each segment begins where the one before it ended, from start on. */
 bool is_whole(const Message &message, std::uint32_t start = 0)
 {
 	for (Segment one : message) {
@@ -49,10 +49,10 @@ std::uint32_t size_of(const Message &message)
 	return size;
 }
 
-constexpr std::uint32_t block = 5; /* octets: no multiple of anything */
+constexpr std::uint32_t block = 5; /* octets; odd, so segments are not aligned */
 constexpr std::uint32_t blocks = 4;
 
-/* Of the sequences that go wrong early a few are enough: those that have each block once. */
+/* Of the sequences with an error near the start, keep only those with each of the four blocks. */
 bool is_telling(const Message &message)
 {
 	std::size_t in_row = 0;
@@ -65,8 +65,8 @@ bool is_telling(const Message &message)
 	return message.size() <= in_row + 2 || seen == (1u << blocks) - 1;
 }
 
-/* Sequences of one to four blocks out of four: every order, every hole, every repeat. Placing is the
- * same in both roles, so in one of them three blocks do.
+/* All sequences of one to four out of four blocks: every order, every hole, every repeat. Placement
+ * does not depend on the role, so one of the roles only gets sequences of up to three blocks.
  */
 std::vector<Message> every_sequence(bool is_full)
 {
@@ -85,8 +85,8 @@ std::vector<Message> every_sequence(bool is_full)
 	return all;
 }
 
-/* What is in a row, of long and short and empty segments, then one that lies askew: over the end of
- * what came, inside of it, or behind a hole. What follows makes the sum right.
+/* Some segments in a row, then one that overlaps the end, lies inside, or leaves a hole. A variant
+ * of each adds a segment that makes the sum of the lengths right.
  */
 std::vector<Message> every_overlap()
 {
@@ -113,7 +113,9 @@ std::vector<Message> every_overlap()
 	return all;
 }
 
-/* Cut where a segment of TCP is full, or an octet beside, with a hole or an overlap of one octet. */
+/* Cut at the end of a full TCP segment, or near it; without error, or with a hole or an overlap of
+ * one octet.
+ */
 std::vector<Message> around_a_segment()
 {
 	std::vector<Message> all;
@@ -130,7 +132,7 @@ std::vector<Message> around_a_segment()
 
 constexpr std::uint32_t seed = 7;
 
-/* The octets of a message at their places, to the last one, in one go. */
+/* The FPDUs of a message. The last segment has the L bit if the message ends. */
 template <typename Header>
 Octets said(const Message &message, Header header, std::uint32_t base = 0, bool ends = true)
 {
@@ -153,12 +155,12 @@ void expect_terminate(Stream &stream, Terminate expected)
 {
 	auto heard = stream.peer().hear_terminate();
 
-	require(heard.has_value(), "the stream ends by a Terminate");
+	require(heard.has_value(), "the stream ends with a Terminate");
 	require(*heard == expected,
 		std::format("the Terminate is {}, not {}", to_string(expected), to_string(*heard)));
 }
 
-/* Says which message it was about. */
+/* Proves something for each message. An error names the message. */
 void for_each(const std::vector<Message> &messages, auto prove)
 {
 	unsigned int whole = 0;
@@ -178,7 +180,7 @@ void for_each(const std::vector<Message> &messages, auto prove)
  * Sends
  */
 
-/* A receive queue of its own, or a shared one, which has another domain to live in. */
+/* The receive queue of the stream, or a shared one in the protection domain of another stream. */
 class Receives
 {
 public:
@@ -230,13 +232,13 @@ void send_is_whole(const std::string &address, Role role, const Message &message
 	if (is_whole(message)) {
 		wc = expect_completion(cq, IBV_WC_SUCCESS, 1);
 		require(wc.byte_len == size && stream.memory().holds(seed, 0, size),
-			"all of it is there");
+			"all data is there");
 		stream.expect_alive();
 		return;
 	}
 	expect_terminate(stream, { 1, 2, 4 });
 	stream.expect_disconnect();
-	/* A shared one that was not taken is for others. */
+	/* A request of a shared queue that was not taken yet stays there. */
 	if (!shared || message[0].offset == 0)
 		expect_completion(cq, IBV_WC_WR_FLUSH_ERR, 1);
 	expect_no_completion(cq, 0);
@@ -272,7 +274,7 @@ void sends_to_a_shared_queue(const std::string &address, Role role)
 		 [&](const Message &message) { send_is_whole(address, role, message, true); });
 }
 
-/* Before the fault of one message others were good, and what comes behind is not looked at. */
+/* Messages before the wrong one are delivered, those behind it are not. */
 void sends_beside_others(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -285,9 +287,9 @@ void sends_beside_others(const std::string &address, Role role)
 			  said({ { 0, 20 } }, Untagged{ .msn = 4 }));
 	expect_terminate(stream, { 1, 2, 4 });
 	require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1).byte_len == 40,
-		"the first is whole");
+		"the first message is whole");
 	require(!expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 2).byte_len,
-		"the second is empty");
+		"the second message is empty");
 	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 3);
 	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 4);
 }
@@ -311,7 +313,7 @@ void response_is_whole(const std::string &address, Role role, const Message &mes
 		     Tagged{ .rdmap = 0x42, .stag = read.sink_stag, .offset = read.sink_offset }));
 	if (is_whole(message) && size_of(message) == size) {
 		expect_completion(cq, IBV_WC_SUCCESS, 1);
-		require(stream.memory().holds(seed, 0, size), "all of it is there");
+		require(stream.memory().holds(seed, 0, size), "all data is there");
 		stream.expect_alive();
 		return;
 	}
@@ -350,7 +352,7 @@ Octets immediate(std::uint32_t msn)
 	return fpdu(Untagged{ .rdmap = 0x48, .msn = msn }.ulpdu(be64(0)));
 }
 
-/* The Write is placed in any case, if it is one that need not be told of. */
+/* The Write is always placed. If it is not in one piece, Immediate Data after it is refused. */
 void length_is_whole(const std::string &address, Role role, const Message &message,
 		     bool ends = true)
 {
@@ -362,12 +364,12 @@ void length_is_whole(const std::string &address, Role role, const Message &messa
 	stream.peer().say(said(message, stream.application().write_to(), 0, ends));
 	stream.expect_alive();
 	for (Segment one : message)
-		require(stream.memory().holds(seed, one.offset, one.size), "it is placed");
+		require(stream.memory().holds(seed, one.offset, one.size), "the Write is placed");
 
 	stream.peer().say(immediate(1));
 	if (ends && is_whole(message, message[0].offset)) {
 		require(expect_completion(cq, IBV_WC_SUCCESS, 1).byte_len == size_of(message),
-			"its length is told");
+			"the length is that of the Write");
 		stream.expect_alive(2);
 		return;
 	}
@@ -394,7 +396,7 @@ void length_of_an_open_write(const std::string &address, Role role)
 		 [&](const Message &message) { length_is_whole(address, role, message, false); });
 }
 
-/* A Write in pieces does no harm if nobody asks for its length; only the last one counts. */
+/* Only the last Write before the Immediate Data must be in one piece. */
 void length_of_the_last_write(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -415,7 +417,7 @@ void length_of_the_last_write(const std::string &address, Role role)
 			  immediate(3));
 	expect_length(2, 8);
 	expect_length(3, 0);
-	/* Empty segments name nothing, so they part nothing. */
+	/* Empty segments have no valid TO, so a Write with some in between is in one piece. */
 	stream.peer().say(said({ { 100, 20 }, { 7, 0 }, { 120, 20 }, { 0, 0 } }, write) +
 			  immediate(4));
 	expect_length(4, 40);
@@ -424,7 +426,7 @@ void length_of_the_last_write(const std::string &address, Role role)
 	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 5);
 }
 
-/* One message to two regions that lie one behind the other is not in one piece. */
+/* A Write to two STags is not in one piece, even if its TOs are contiguous. */
 void length_of_a_write_to_two(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -443,7 +445,7 @@ void length_of_a_write_to_two(const std::string &address, Role role)
 }
 
 /*
- * What has come but cannot be read
+ * Payload that cannot be copied
  */
 
 void unreadable(const std::string &address, Role role)
@@ -486,7 +488,7 @@ const cases::Case all[] = {
 	{ "RDP-18 Responses with overlaps end the stream", in_both_roles<responses_with_overlaps> },
 	{ "RDP-18 Responses cut around a segment of TCP are whole, or end the stream",
 	  in_both_roles<responses_around_a_segment> },
-	{ "EXT-19 Immediate Data tells the length of a Write in one piece alone",
+	{ "EXT-19 Immediate Data tells the length only of a Write in one piece",
 	  in_both_roles<lengths_of_sequences> },
 	{ "EXT-19 Immediate Data tells the length of a Write cut around a segment of TCP",
 	  in_both_roles<lengths_around_a_segment> },

@@ -13,7 +13,7 @@ using namespace wire;
 namespace
 {
 
-/* These octets of the peer are answered with a Terminate, and nothing of them is placed. */
+/* The peer sends these octets. They are answered with a Terminate, and nothing is placed. */
 void expect_answer(const std::string &address, Role role, Terminate expected, auto octets_for,
 		   const Setup &setup = {}, Where where = Where::current())
 {
@@ -48,7 +48,7 @@ void version(const std::string &address, Role role)
 		});
 	}
 
-	/* The device's own: see DDP-21. */
+	/* DDP-21 checks the version that the device sends. */
 }
 
 void reserved_bits(const std::string &address, Role role)
@@ -62,7 +62,7 @@ void reserved_bits(const std::string &address, Role role)
 	stream.peer().say(fpdu(Untagged{ .ddp = 0x41 | 0x3c }.ulpdu(octets_of(2, 9, 100))));
 	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
 	require(stream.memory().holds(1, 0, 9) && stream.memory().holds(2, 100, 9),
-		"both are taken as if the bits were zero");
+		"both messages are taken as if the bits were zero");
 }
 
 void tagged_bit_against_opcode(const std::string &address, Role role)
@@ -92,7 +92,7 @@ void last_segment_delivers(const std::string &address, Role role)
 		"the last one delivers");
 }
 
-/* A Read Request has one segment, which is the last. */
+/* A Read Request has a single segment, so L must be set. */
 void read_request_without_last(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -100,7 +100,7 @@ void read_request_without_last(const std::string &address, Role role)
 
 	ulpdu[0] = 0x01;
 	stream.peer().say(fpdu(ulpdu));
-	require(stream.peer().hear_terminate().has_value(), "there is no Response");
+	require(stream.peer().hear_terminate().has_value(), "it is answered with a Terminate");
 	stream.expect_disconnect();
 }
 
@@ -121,13 +121,13 @@ void message_numbers(const std::string &address, Role role)
 		expect_answer(address, role, { 1, 2, 3 }, { .msn = msn }, octets_of(1, 5));
 	expect_answer(address, role, { 1, 2, 3 }, { .rdmap = 0x41, .queue = 1, .msn = 2 },
 		      ReadRequest{}.octets());
-	/* Segments of a message have one number. */
+	/* All segments of a message have the same number. */
 	expect_answer(address, role, { 1, 2, 3 }, [](Stream &) {
 		return fpdu(Untagged{ .ddp = 0x01 }.ulpdu({})) +
 		       fpdu(Untagged{ .msn = 2 }.ulpdu(octets_of(1, 5)));
 	});
 
-	/* A repeated one. */
+	/* A repeated number. */
 	Stream stream(address, role);
 
 	for (std::uint64_t i = 1; i <= 3; i++) {
@@ -167,7 +167,7 @@ void message_offset(const std::string &address, Role role)
 		      ReadRequest{}.octets());
 }
 
-/* Any other order: see completeness. */
+/* completeness.cpp tests all other orders. */
 void order_in_a_message(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -180,7 +180,7 @@ void order_in_a_message(const std::string &address, Role role)
 	stream.peer().say(segment(0x01, 0) + segment(0x01, 100) + segment(0x41, 200));
 	require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1).byte_len == 300,
 		"the length is that of the message");
-	require(stream.memory().holds(6, 0, 300), "it is in one piece");
+	require(stream.memory().holds(6, 0, 300), "all data is in place");
 }
 
 void message_too_long(const std::string &address, Role role)
@@ -190,7 +190,7 @@ void message_too_long(const std::string &address, Role role)
 	/* The sum would wrap in 32 bits. */
 	expect_answer(address, role, { 1, 2, 4 }, { .offset = 0xfffffff0 }, octets_of(1, 32));
 
-	/* In its second segment, by one octet. */
+	/* Too long by one octet, in the second segment. */
 	Stream longer(address, role), stream(address, role);
 
 	longer.end().receive(longer.memory().sge(0, 10), 1);
@@ -219,8 +219,8 @@ void length_of_a_message(const std::string &address, Role role)
 			Untagged{ .msn = msn, .offset = 200 }.ulpdu(octets_of(msn, tail, 200))));
 		require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, msn).byte_len ==
 				200 + tail,
-			"the length is what the last segment makes it");
-		require(stream.memory().holds(msn, 0, 200 + tail), "all is there");
+			"the length includes the last segment");
+		require(stream.memory().holds(msn, 0, 200 + tail), "all data is there");
 		msn++;
 	}
 }
@@ -265,7 +265,7 @@ void bounds(const std::string &address, Role role)
 	stream.peer().say(fpdu(stream.application().write_to(999).ulpdu(octets_of(1, 1, 999))));
 	stream.peer().say(fpdu(stream.application().write_to(0).ulpdu(octets_of(1, 1))));
 	stream.expect_alive();
-	require(stream.memory().holds(1, 0, 1000), "what fits exactly is placed");
+	require(stream.memory().holds(1, 0, 1000), "data that fits exactly is placed");
 }
 
 void other_protection_domain(const std::string &address, Role role)
@@ -275,7 +275,7 @@ void other_protection_domain(const std::string &address, Role role)
 	expect_answer(address, role, { 1, 1, 2 }, [&other](Stream &) {
 		return fpdu(other.application().write_to().ulpdu(octets_of(1, 5)));
 	});
-	require(other.memory().is_zero(), "nothing is placed there");
+	require(other.memory().is_zero(), "nothing is placed in the other memory");
 	other.expect_alive();
 }
 
@@ -300,13 +300,13 @@ void empty_tagged_segments(const std::string &address, Role role)
 	stream.expect_alive();
 
 	stream.end().read({ 0, 0, 0 }, 0, 0, 1);
-	require(stream.hear().read_request().size == 0, "an empty Read is asked for");
+	require(stream.hear().read_request().size == 0, "an empty Read Request comes");
 	stream.peer().say(
 		fpdu(Tagged{ .rdmap = 0x42, .stag = 0x87654321, .offset = 99 }.ulpdu({})));
 	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
 }
 
-/* Of a Write. A Read Response has to be in order: see RDP-18. */
+/* This holds for a Write only. A Read Response must be in order: see RDP-18. */
 void any_order_of_tagged_segments(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -329,7 +329,7 @@ void placed_before_delivered(const std::string &address, Role role)
 		stream.peer().say(fpdu(stream.application().write_to().ulpdu(octets_of(i, size))) +
 				  fpdu(Untagged{ .msn = i }.ulpdu({})));
 		expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, i);
-		require(stream.memory().holds(i, 0, size), "the Write is there when the Send is");
+		require(stream.memory().holds(i, 0, size), "the Write is placed before the Send");
 	}
 	expect_no_completion(stream.end().recv_cq(), 0);
 }
@@ -345,15 +345,15 @@ void silence_after_an_error(const std::string &address, Role role)
 	for (std::uint64_t i = 0; i < 100; i++)
 		said = said + fpdu(stream.application().write_to(i * 8).ulpdu(octets_of(1, 8)));
 	stream.peer().say(said);
-	stream.expect_terminate({ 1, 1, 0 }); /* one, then the end */
+	stream.expect_terminate({ 1, 1, 0 }); /* checks that the stream ends after it */
 	require(stream.memory().is_zero(), "no other Write is placed");
 }
 
-/* One message of the device, from its segments, which have to fit together. */
+/* A message of the device, composed from its segments. */
 struct Message {
 	Octets data;
 	std::vector<std::size_t> payloads;
-	std::vector<std::size_t> fpdus; /* whole, with length, pad and CRC */
+	std::vector<std::size_t> fpdus; /* sizes, with length, pad and CRC */
 };
 
 Message hear_message(Stream &stream, bool is_tagged, std::uint32_t stag_or_msn, std::uint64_t start)
@@ -372,12 +372,12 @@ Message hear_message(Stream &stream, bool is_tagged, std::uint32_t stag_or_msn, 
 			"versions are 1, reserved bits zero");
 		if (is_tagged)
 			require(heard.stag() == stag_or_msn && heard.tagged_offset() == offset,
-				"STag and TO go on");
+				"STag and TO are right");
 		else
 			require(!heard.invalidate() && !heard.queue() &&
 					heard.msn() == stag_or_msn &&
 					heard.message_offset() == offset,
-				"QN and MSN stay, MO goes on");
+				"QN, MSN and MO are right");
 		message.data = message.data + payload;
 		message.payloads.push_back(payload.size());
 		message.fpdus.push_back(heard.octets.size());
@@ -405,7 +405,7 @@ void segments_of_the_sender(const std::string &address, Role role)
 
 			require(message.data == octets_of(8, size), "the message is whole");
 			require(size == 0 || std::ranges::min(message.payloads) > 0,
-				"no segment is empty, but for an empty message");
+				"only an empty message has an empty segment");
 			expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
 			if (!is_tagged)
 				segments = message.payloads.size();
@@ -417,14 +417,14 @@ void segments_of_the_sender(const std::string &address, Role role)
 	stream.memory().fill(8);
 	require(check(0) == 1, "an empty message has one segment");
 	check(1);
-	require(check(large) > large / 1460, "a large one has many");
-	/* Around the longest Send of one segment, with time stamps and without. */
+	require(check(large) > large / 1460, "a large one has many segments");
+	/* Around the longest Send that fits into one segment, with time stamps and without. */
 	for (std::uint32_t mulpdu : { 1460 - 6, 1448 - 6 })
 		for (std::uint32_t size : { mulpdu - 19, mulpdu - 18, mulpdu - 17 })
 			check(size);
 }
 
-/* Whether these FPDUs, one behind the other, end wherever a segment of this size does. */
+/* True if no FPDU of this sequence crosses the end of a TCP segment of this size. */
 bool fill_segments(const std::vector<std::size_t> &fpdus, std::size_t segment)
 {
 	std::size_t at = 0;
@@ -437,7 +437,7 @@ bool fill_segments(const std::vector<std::size_t> &fpdus, std::size_t segment)
 	return true;
 }
 
-/* Posts messages of many sizes in one call. Return: whether full segments end where FPDUs do. */
+/* Posts messages of many sizes in one call. Returns whether each full segment ends with an FPDU. */
 bool post_together(const std::string &address, Role role)
 {
 	constexpr std::array<std::uint32_t, 8> sizes = { 512, 64, 1000, 1424, 37, 2000, 512, 4096 };
@@ -467,29 +467,31 @@ bool post_together(const std::string &address, Role role)
 			Message message = hear_message(
 				stream, is_tagged, is_tagged ? 0x1234 : i + 1, is_tagged ? to : 0);
 
-			require(message.data == octets_of(8, from[i].length), "each is whole");
+			require(message.data == octets_of(8, from[i].length),
+				"each message is whole");
 			require(std::ranges::min(message.payloads) > 0, "no segment is empty");
 			fpdus.insert(fpdus.end(), message.fpdus.begin(), message.fpdus.end());
 			expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, i);
 		}
-		/* With time stamps, or without. */
+		/* A full segment has 1448 octets with time stamps, 1460 without. */
 		filled = filled && (fill_segments(fpdus, 1448) || fill_segments(fpdus, 1460));
 	}
 	return filled;
 }
 
 /*
- * What one call posts goes out in full segments, for which messages are cut where that helps. But a
- * worker that looks while the call goes on sends what there is, if another took the CPU from it.
+ * Requests posted by one call go out in full TCP segments; the device splits messages to fill them.
+ * But if the posting thread loses its CPU, a worker may send the requests posted so far. So try
+ * four times.
  */
 void messages_posted_together(const std::string &address, Role role)
 {
 	require(post_together(address, role) || post_together(address, role) ||
 			post_together(address, role) || post_together(address, role),
-		"no FPDU lies across the end of a segment that is full");
+		"no FPDU crosses the end of a full segment");
 }
 
-/* An offset is one of 64 bits, whatever its lower half does. */
+/* Offsets have 64 bits. Here the lower 32 bits wrap. */
 void offsets_of_64_bits(const std::string &address, Role role)
 {
 	Stream stream(address, role, { .memory = 100000 });
@@ -511,12 +513,12 @@ void offsets_of_64_bits(const std::string &address, Role role)
 	while (answer.size() < 50000) {
 		Fpdu heard = stream.hear();
 
-		require(heard.tagged_offset() == 0x2ffffffff + answer.size(), "the sink goes on");
+		require(heard.tagged_offset() == 0x2ffffffff + answer.size(), "the TO is right");
 		answer = answer + heard.payload();
 	}
-	require(answer == octets_of(1, 50000), "what was written is read");
+	require(answer == octets_of(1, 50000), "the data is read back");
 
-	/* Lengths are of 32 bits, and nothing wraps. */
+	/* Lengths have 32 bits, and the sum of offset and length must not wrap. */
 	read.size = ~0u;
 	stream.peer().say(fpdu(read.ulpdu(2)));
 	stream.expect_terminate({ 0, 1, 1 });

@@ -14,7 +14,7 @@ namespace
 constexpr std::uint16_t not_negotiated = 0x3fff;
 constexpr std::uint16_t device_limit = 128; /* of IRD and ORD */
 
-/* The Reply of a device that accepts, or rejects by itself. */
+/* The Reply of the device, and the event of the Request. */
 struct Answered {
 	Frame reply;
 	Event request;
@@ -46,10 +46,11 @@ void plain_requests(const std::string &address)
 			answer_to(address, { .revision = revision, .private_data = data },
 				  { .private_data = { 'e', 'f' } });
 
-		require(answered.request.private_data == data, "the private data is untouched");
-		require(answered.reply.revision == revision, "the Reply has its revision");
-		require(!(answered.reply.flags & 0x10), "the Reply is plain too");
-		require(answered.reply.private_data == Octets{ 'e', 'f' }, "and has no block");
+		require(answered.request.private_data == data, "the private data is intact");
+		require(answered.reply.revision == revision, "the Reply has the same revision");
+		require(!(answered.reply.flags & 0x10), "the Reply is plain, too");
+		require(answered.reply.private_data == Octets{ 'e', 'f' },
+			"the Reply has no enhanced block");
 	}
 }
 
@@ -58,7 +59,7 @@ void enhanced_flag_of_revision_1(const std::string &address)
 	Octets data = { 'a', 'b' };
 	Answered answered = answer_to(address, { .flags = 0x50, .private_data = data });
 
-	require(answered.request.private_data == data, "the private data is untouched");
+	require(answered.request.private_data == data, "the private data is intact");
 	require(answered.reply.flags == 0x40 && answered.reply.private_data.empty(),
 		"the Reply is plain");
 }
@@ -93,7 +94,7 @@ void answered_in_kind(const std::string &address)
 
 	require(reply && reply->flags & 0x20, "the Reply rejects");
 	Enhanced{ *reply };
-	require(after(reply->private_data, 4) == data, "with the data of the application");
+	require(after(reply->private_data, 4) == data, "it has the application's data");
 }
 
 void reply_without_its_block(const std::string &address)
@@ -119,7 +120,7 @@ void reply_without_its_block(const std::string &address)
 	}
 }
 
-/* The peer closes on the first Request; the second one is plain, and of revision 1. */
+/* The peer hangs up on the first Request. The second Request is plain and has revision 1. */
 void reply_of_another_revision(const std::string &address)
 {
 	Initiator device(address);
@@ -140,14 +141,16 @@ void flags_and_values(const std::string &address)
 								ready_write | ready_read | 2));
 
 	require(answered.request.initiator_depth == 255,
-		"the peer's IRD, as far as it can be told");
-	require(answered.request.responder_resources == 2, "the peer's ORD");
-	require(Enhanced(answered.reply).ord() == 16, "all that the application wants");
+		"the application is told the peer's IRD, limited to 255");
+	require(answered.request.responder_resources == 2,
+		"the application is told the peer's ORD");
+	require(Enhanced(answered.reply).ord() == 16, "the application gets all of its ORD");
 
-	/* Without the flags, and the other way round. */
+	/* Values without flags. */
 	answered = answer_to(address, enhanced_request(5, 3));
-	require(answered.request.initiator_depth == 5, "the peer's IRD");
-	require(answered.request.responder_resources == 3, "the peer's ORD");
+	require(answered.request.initiator_depth == 5, "the application is told the peer's IRD");
+	require(answered.request.responder_resources == 3,
+		"the application is told the peer's ORD");
 }
 
 void private_data_behind_the_block(const std::string &address)
@@ -159,12 +162,11 @@ void private_data_behind_the_block(const std::string &address)
 
 		require(request && request->private_data.size() == size + 4,
 			"PD_Length counts the block and the data");
-		require(after(request->private_data, 4) == data,
-			"the data is that of the application");
+		require(after(request->private_data, 4) == data, "it has the application's data");
 	}
 }
 
-/* How many Read Requests of the device are outstanding if none is answered. */
+/* Posts Reads and answers none. Returns how many Read Requests the device sends. */
 unsigned int reads_of(Stream &stream, unsigned int posted)
 {
 	unsigned int heard = 0;
@@ -172,7 +174,7 @@ unsigned int reads_of(Stream &stream, unsigned int posted)
 	for (unsigned int i = 0; i < posted; i++)
 		stream.end().read(stream.memory().sge(i * 8, 8), 0, 0x1234, i);
 	while (auto fpdu = stream.peer().hear_fpdu(heard ? 200 : 10000)) {
-		require(fpdu->opcode() == 1, "Read Requests come, and nothing else");
+		require(fpdu->opcode() == 1, "only Read Requests come");
 		heard++;
 	}
 	return heard;
@@ -182,7 +184,7 @@ void responder_keeps_to_our_ird(const std::string &address)
 {
 	Stream stream(address, Role::responder, { .request = enhanced_request(2, 4), .ord = 16 });
 
-	require(Enhanced(stream.frame()).ord() == 2, "the Reply has no more");
+	require(Enhanced(stream.frame()).ord() == 2, "the ORD in the Reply is the peer's IRD");
 	require(reads_of(stream, 8) == 2, "two Reads are outstanding");
 }
 
@@ -191,10 +193,10 @@ void responder_takes_our_ord(const std::string &address)
 	Answered answered = answer_to(address, enhanced_request(4, 4), { .ird = 1 });
 
 	require(!(answered.reply.flags & 0x20) && Enhanced(answered.reply).ird() >= 4,
-		"the Reply has as many");
+		"the IRD in the Reply is at least the peer's ORD");
 	answered = answer_to(address, enhanced_request(4, 5000));
-	require(answered.reply.flags & 0x20, "what is too much is rejected");
-	require(Enhanced(answered.reply).ird() == device_limit, "and told what would not be");
+	require(answered.reply.flags & 0x20, "an ORD that is too large is rejected");
+	require(Enhanced(answered.reply).ird() == device_limit, "the Reply has the largest IRD");
 }
 
 void initiator_keeps_to_the_reply(const std::string &address)
@@ -204,15 +206,15 @@ void initiator_keeps_to_the_reply(const std::string &address)
 			.ird = 1,
 			.memory = 1 << 20 });
 
-	require(Enhanced(stream.frame()).ird() == 1, "the application wants few");
+	require(Enhanced(stream.frame()).ird() == 1, "the Request has the application's IRD");
 	for (std::uint32_t msn = 1; msn <= 5; msn++)
 		stream.peer().say(fpdu(stream.application().read_from(0, 1).ulpdu(msn)));
 	for (int i = 0; i < 5; i++)
-		require(stream.hear().opcode() == 2, "the device takes as many as we may ask");
-	require(reads_of(stream, 8) == 3, "and asks no more than we take");
+		require(stream.hear().opcode() == 2, "the device takes as many Reads as our ORD");
+	require(reads_of(stream, 8) == 3, "the device sends no more Reads than our IRD");
 }
 
-/* A Reply that the device cannot live with, and the Terminate that says so. */
+/* The device answers a Reply that it cannot accept with this Terminate. */
 void expect_setup_terminate(const std::string &address, const Frame &reply, Terminate expected)
 {
 	Initiator device(address);
@@ -224,7 +226,7 @@ void expect_setup_terminate(const std::string &address, const Frame &reply, Term
 	auto heard = peer.hear_terminate();
 
 	require(heard.has_value(), "a Terminate comes, then the end");
-	require(*heard == expected, "it is " + to_string(*heard));
+	require(*heard == expected, "the Terminate is " + to_string(*heard));
 	device.expect_failure();
 }
 
@@ -238,12 +240,13 @@ void not_negotiated_is_kept(const std::string &address)
 {
 	Enhanced reply(answer_to(address, enhanced_request(not_negotiated, not_negotiated)).reply);
 
-	require(reply.ird() == not_negotiated && reply.ord() == not_negotiated, "neither is");
+	require(reply.ird() == not_negotiated && reply.ord() == not_negotiated,
+		"the Reply leaves both open");
 
 	Stream stream(address, Role::responder,
 		      { .request = enhanced_request(not_negotiated, not_negotiated), .ord = 5 });
 
-	require(reads_of(stream, 8) == 5, "the application's ORD is left alone");
+	require(reads_of(stream, 8) == 5, "the application's ORD stays in force");
 }
 
 void application_is_told(const std::string &address)
@@ -257,12 +260,12 @@ void application_is_told(const std::string &address)
 	Event event = expect_event(device.channel(), RDMA_CM_EVENT_ESTABLISHED);
 
 	require(event.initiator_depth == 7 && event.responder_resources == 6,
-		"the initiator's application has the peer's IRD and ORD");
+		"the initiator's application is told the peer's IRD and ORD");
 
 	Answered answered = answer_to(address, enhanced_request(5, 3));
 
 	require(answered.request.initiator_depth == 5 && answered.request.responder_resources == 3,
-		"so has the responder's");
+		"the responder's application is told, too");
 }
 
 void client_server_model(const std::string &address)
@@ -289,11 +292,11 @@ void offers_an_rtr(const std::string &address)
 		Frame request = enhanced_request(peer_to_peer | first | 4, second | 4);
 		Enhanced reply(answer_to(address, request).reply);
 
-		require(reply.first & peer_to_peer, "the model is that of the Request");
-		require(reply.second & 0xc000, "there is a type that the device supports");
+		require(reply.first & peer_to_peer, "the Reply uses the peer-to-peer model");
+		require(reply.second & 0xc000, "the Reply offers a type of RTR");
 		require(!(second & 0xc000) || reply.second & second & 0xc000,
-			"one that the peer has offered, if it can be");
-		require(!(reply.first & ready_send), "it is no Send");
+			"the peer has offered that type, too, if it is a Write or a Read");
+		require(!(reply.first & ready_send), "the Reply offers no Send");
 	}
 }
 
@@ -313,7 +316,7 @@ void opens_by_rtr(const std::string &address)
 	rtr = by_read.hear();
 	require(rtr.opcode() == 1 && rtr.msn() == 1 && !rtr.read_request().size, "an empty Read");
 
-	/* Its answer completes nothing, and the next Read is number two. */
+	/* The answer to the RTR completes no request. The next Read has MSN 2. */
 	by_read.end().read(by_read.memory().sge(0, 4), 0, 0x1234, 7);
 	rtr = by_read.hear();
 	require(rtr.msn() == 2, "the next Read is the second message");
@@ -346,9 +349,9 @@ void never_offers_a_send(const std::string &address)
 	Initiator device(address);
 	auto request = device.accept().hear_frame();
 
-	require(request && !(Enhanced(*request).first & ready_send), "nor does the Request");
+	require(request && !(Enhanced(*request).first & ready_send), "the Request offers no Send");
 
-	/* The Reply has none: see ENH-14. One that comes all the same takes a receive. */
+	/* ENH-14 checks the Reply. If a Send comes nevertheless, it takes a receive. */
 	Stream stream(
 		address, Role::responder,
 		{ .request = enhanced_request(peer_to_peer | ready_send | 4, 4), .open = false });
@@ -366,12 +369,12 @@ void read_as_rtr_needs_ird(const std::string &address)
 			.open = false });
 	Enhanced reply(stream.frame());
 
-	require(reply.second & ready_read && reply.ird() >= 1, "a Read is taken");
+	require(reply.second & ready_read && reply.ird() >= 1, "the Reply has room for a Read");
 	stream.peer().say(fpdu(ReadRequest{}.ulpdu()));
 
 	Fpdu answer = stream.hear();
 
-	require(answer.opcode() == 2 && answer.payload().empty(), "it is answered");
+	require(answer.opcode() == 2 && answer.payload().empty(), "the Read is answered");
 	expect_event(stream.channel(), RDMA_CM_EVENT_ESTABLISHED);
 }
 
@@ -383,13 +386,13 @@ void established_by_a_whole_rtr(const std::string &address)
 
 	stream.end().send(stream.memory().sge(0, 8), 1);
 	stream.peer().say(first(rtr, rtr.size() - 1));
-	require(next_event(stream.channel(), 200).type < 0, "half of it establishes nothing");
-	require(stream.peer().hears_nothing(0), "and nothing is sent");
+	require(next_event(stream.channel(), 200).type < 0, "a partial RTR establishes nothing");
+	require(stream.peer().hears_nothing(0), "nothing is sent");
 	stream.peer().say(after(rtr, rtr.size() - 1));
 	expect_event(stream.channel(), RDMA_CM_EVENT_ESTABLISHED);
 	require(stream.hear().opcode() == 3, "then the Send comes");
 
-	/* One with a bad CRC never does. */
+	/* An RTR with a bad CRC does not establish the connection. */
 	Stream bad(address, Role::responder, { .request = request, .open = false });
 
 	rtr.back() ^= 1;
@@ -398,7 +401,7 @@ void established_by_a_whole_rtr(const std::string &address)
 	auto heard = bad.peer().hear_terminate();
 
 	require(heard && *heard == Terminate{ 2, 0, 2 }, "it is answered with 2/0/2");
-	require(next_event(bad.channel()).status != 0, "the application hears of a failure");
+	require(next_event(bad.channel()).status != 0, "the application is told of a failure");
 }
 
 void greedy_requests(const std::string &address)
@@ -407,13 +410,13 @@ void greedy_requests(const std::string &address)
 		Enhanced reply(answer_to(address, enhanced_request(0x3ffe, 0x3ffe)).reply);
 
 		require(reply.ird() <= device_limit && reply.ord() <= device_limit,
-			"no more than the device's limit is promised");
+			"the Reply stays within the device's limit");
 	}
 }
 
-/* xiw always wants the peer-to-peer model. So each of its Requests says so, offers the two types
- * of RTR that it can send and no other, and has the depths of the application; one that says
- * nothing of this is a plain one, of revision 1.
+/* xiw always wants the peer-to-peer model. Each enhanced Request therefore asks for it, offers the
+ * two types of RTR that xiw can send, and has the application's IRD and ORD. If the peer hangs up
+ * on that, the next Request is plain and has revision 1.
  */
 void plain_if_nothing_is_wanted(const std::string &address)
 {
@@ -423,19 +426,19 @@ void plain_if_nothing_is_wanted(const std::string &address)
 		std::optional<Peer> first = device.accept();
 		auto request = first->hear_frame();
 
-		require(request && request->flags == 0x50, "S and C are set, and nothing else");
+		require(request && request->flags == 0x50, "only the flags S and C are set");
 
 		Enhanced asked(*request);
 
 		require((asked.first & 0xc000) == peer_to_peer,
-			"the peer-to-peer model is wanted, and no Send is offered");
+			"the Request asks for the peer-to-peer model, and offers no Send");
 		require((asked.second & 0xc000) == (ready_write | ready_read),
-			"a Write and a Read are");
+			"it offers a Write and a Read");
 		require(asked.ird() == depth && asked.ord() == other,
 			std::format("IRD {} and ORD {} are the application's", asked.ird(),
 				    asked.ord()));
-		first.reset(); /* hangs up, so nothing can be wanted */
-		require(device.accept().hear_frame() == Frame{}, "the next Request is a plain one");
+		first.reset(); /* hangs up */
+		require(device.accept().hear_frame() == Frame{}, "the next Request is plain");
 	}
 }
 
@@ -451,9 +454,9 @@ void peers_of_revision_1(const std::string &address)
 	Peer again = device.accept();
 	auto request = again.hear_frame();
 
-	require(again.port() != port, "TCP does not take it for the first connection");
+	require(again.port() != port, "the second call uses another port");
 	require(request && *request == Frame{ .private_data = { 'h', 'i' } },
-		"the second Request is one of revision 1");
+		"the second Request has revision 1");
 	again.say(Frame{ .key = reply_key }.octets());
 	expect_event(device.channel(), RDMA_CM_EVENT_ESTABLISHED);
 	device.end().send(device.memory().sge(0, 3), 1);
@@ -470,25 +473,26 @@ const cases::Case all[] = {
 	{ "ENH-04 an enhanced Request gets an enhanced Reply", answered_in_kind },
 	{ "ENH-05 a Reply that does not fit the Request is hung up on", reply_without_its_block },
 	{ "ENH-05 a Reply of another revision is hung up on", reply_of_another_revision },
-	{ "ENH-06 flags and values keep apart", flags_and_values },
+	{ "ENH-06 flags do not mix with the values of IRD and ORD", flags_and_values },
 	{ "ENH-07 PD_Length counts the block", private_data_behind_the_block },
 	{ "ENH-08 a responder's ORD is at most the initiator's IRD", responder_keeps_to_our_ird },
 	{ "ENH-09 a responder's IRD is at least the initiator's ORD", responder_takes_our_ord },
 	{ "ENH-10 an initiator follows the Reply's IRD and ORD", initiator_keeps_to_the_reply },
 	{ "ENH-10 insufficient IRD is answered with 2/0/6", insufficient_ird },
-	{ "ENH-11 what is not negotiated is left alone", not_negotiated_is_kept },
+	{ "ENH-11 IRD and ORD that are not negotiated stay as they are", not_negotiated_is_kept },
 	{ "ENH-12 applications are told the peer's IRD and ORD", application_is_told },
-	{ "ENH-13 without A no flag is answered, and no RTR awaited", client_server_model },
+	{ "ENH-13 without A the Reply has no flags, and no RTR is awaited", client_server_model },
 	{ "ENH-14 a Reply offers a type of RTR", offers_an_rtr },
 	{ "ENH-15 an initiator opens by the RTR agreed on", opens_by_rtr },
 	{ "ENH-16 no usable RTR is answered with 2/0/7", no_usable_rtr },
-	{ "ENH-17 another local error of the setup is told by 2/0/5", local_error },
+	{ "ENH-17 another local error of the setup is reported by 2/0/5", local_error },
 	{ "ENH-18 a Send is never offered as RTR", never_offers_a_send },
 	{ "ENH-19 a Read as RTR makes room for itself", read_as_rtr_needs_ird },
-	{ "ENH-20 a whole and valid RTR establishes, nothing less", established_by_a_whole_rtr },
-	{ "ENH-21 IRD and ORD are judged before anything is sized", greedy_requests },
+	{ "ENH-20 only a whole and valid RTR establishes the connection",
+	  established_by_a_whole_rtr },
+	{ "ENH-21 IRD and ORD are checked before anything is sized", greedy_requests },
 	{ "ENH-22 the enhanced format is used for its features only", plain_if_nothing_is_wanted },
-	{ "ENH-23 a peer of revision 1 is called again in its terms", peers_of_revision_1 },
+	{ "ENH-23 a peer of revision 1 is called again in revision 1", peers_of_revision_1 },
 };
 
 } /* namespace */

@@ -22,9 +22,10 @@ void pad_of_each_size(const std::string &address, Role role)
 	for (std::uint32_t size = 1; size <= 8; size++) {
 		Fpdu heard = stream.hear();
 
-		require(heard.ulpdu.size() == 18 + size, "the length is that of the ULPDU alone");
-		require(heard.payload() == octets_of(9, size), "one message in one FPDU");
-		require((2 + heard.ulpdu.size() + heard.pad.size()) % 4 == 0, "the pad fits");
+		require(heard.ulpdu.size() == 18 + size, "the length is that of the ULPDU only");
+		require(heard.payload() == octets_of(9, size), "the FPDU has the whole message");
+		require((2 + heard.ulpdu.size() + heard.pad.size()) % 4 == 0,
+			"the pad has the right length");
 		require(std::ranges::all_of(heard.pad, [](auto octet) { return !octet; }),
 			"the pad is zero");
 	}
@@ -40,7 +41,7 @@ void pad_is_ignored(const std::string &address, Role role)
 	require(stream.memory().holds(1, 0, 5), "the Send is delivered");
 }
 
-/* A Write, a Send and a Read Request, of which the device shows that all have come. */
+/* A Write, a Send and a Read Request of the written data. */
 Octets one_of_each(Stream &stream, std::uint32_t msn)
 {
 	return fpdu(stream.application().write_to().ulpdu(octets_of(msn, 11))) +
@@ -52,7 +53,7 @@ void expect_one_of_each(Stream &stream, std::uint32_t msn)
 {
 	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, msn);
 	require(stream.memory().holds(msn, 100, 6), "the Send is delivered");
-	require(stream.hear().payload() == octets_of(msn, 11), "the Read has what was written");
+	require(stream.hear().payload() == octets_of(msn, 11), "the Read returns the written data");
 }
 
 void segmentation(const std::string &address, Role role)
@@ -102,7 +103,8 @@ void nothing_after_a_bad_crc(const std::string &address, Role role)
 
 	Fpdu terminate = stream.expect_terminate({ 2, 0, 2 });
 
-	require(terminate.ulpdu.size() == 22 && terminate.field(20, 2) == 0, "with no headers");
+	require(terminate.ulpdu.size() == 22 && terminate.field(20, 2) == 0,
+		"the Terminate has no headers");
 	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 2);
 	require(stream.memory().is_zero(), "nothing is placed");
@@ -120,7 +122,7 @@ void nothing_follows_an_error(const std::string &address, Role role)
 	require(stream.memory().is_zero(), "nothing is placed");
 }
 
-/* The sizes of all ULPDUs of one Write of the device. */
+/* The sizes of all ULPDUs of one Write by the device. */
 std::vector<std::size_t> ulpdus_of_a_write(const std::string &address, Role role, int segment_size)
 {
 	Stream stream(address, role, { .segment_size = segment_size, .memory = 300000 });
@@ -141,15 +143,15 @@ void limits_of_ulpdus(const std::string &address, Role role)
 {
 	auto over_loopback = ulpdus_of_a_write(address, role, 0);
 
-	require(std::ranges::max(over_loopback) <= 64768, "no more than 64768 octets");
+	require(std::ranges::max(over_loopback) <= 64768, "no ULPDU has more than 64768 octets");
 
 	auto tiny = ulpdus_of_a_write(address, role, 88);
 
-	tiny.pop_back(); /* it has what was left */
-	require(std::ranges::min(tiny) >= 128, "no fewer than 128 octets, if there are so many");
+	tiny.pop_back(); /* the last one may be shorter */
+	require(std::ranges::min(tiny) >= 128, "no other ULPDU has fewer than 128 octets");
 }
 
-/* EMSS is what the peer has announced, or 12 less with time stamps. */
+/* EMSS is the MSS that the peer has announced, less 12 with time stamps. */
 void mulpdu_formula(const std::string &address, Role role)
 {
 	for (int announced : { 536, 1001, 1460 }) {
@@ -162,7 +164,7 @@ void mulpdu_formula(const std::string &address, Role role)
 	}
 }
 
-/* The path, here the loopback device, carries less from now on. */
+/* The MTU of the path, here the loopback device, shrinks. */
 void mulpdu_of_another_path(const std::string &address, Role role)
 {
 	Stream stream(address, role, { .memory = 100000 });
@@ -179,12 +181,12 @@ void mulpdu_of_another_path(const std::string &address, Role role)
 		return longest;
 	};
 
-	require(longest_of_a_write() > 1500, "the path carries long FPDUs");
+	require(longest_of_a_write() > 1500, "at first FPDUs are long");
 
 	Setting setting("/sys/class/net/lo/mtu", "1500");
 
-	longest_of_a_write(); /* TCP may learn of it while this is sent */
-	require(longest_of_a_write() <= 1500 - 40 - 6, "then short ones");
+	longest_of_a_write(); /* TCP may learn of the new MTU while it sends this */
+	require(longest_of_a_write() <= 1500 - 40 - 6, "then FPDUs are short");
 }
 
 void short_ulpdus(const std::string &address, Role role)
@@ -241,16 +243,16 @@ void end_of_the_stream(const std::string &address, Role role)
 }
 
 const cases::Case all[] = {
-	{ "MPA-21 a ULPDU in an FPDU, with a pad of zeros", in_both_roles<pad_of_each_size> },
+	{ "MPA-21 an FPDU has one ULPDU and a pad of zeros", in_both_roles<pad_of_each_size> },
 	{ "MPA-22 the pad is not looked at, but counts for the CRC",
 	  in_both_roles<pad_is_ignored> },
 	{ "MPA-23 FPDUs may come in any segmentation", in_both_roles<segmentation> },
 	{ "MPA-24 nothing is placed before its CRC is good", in_both_roles<crc_before_placement> },
-	{ "MPA-25 a bad CRC is the end, answered with 2/0/2",
-	  in_both_roles<nothing_after_a_bad_crc> },
+	{ "MPA-25 a bad CRC ends the stream with 2/0/2", in_both_roles<nothing_after_a_bad_crc> },
 	{ "MPA-27 ULPDUs have 128 to 64768 octets", in_both_roles<limits_of_ulpdus> },
 	{ "MPA-28 the longest ULPDU follows the formula", in_both_roles<mulpdu_formula> },
-	{ "MPA-28 it follows what the path carries", in_both_roles<mulpdu_of_another_path> },
+	{ "MPA-28 the longest ULPDU follows the MTU of the path",
+	  in_both_roles<mulpdu_of_another_path> },
 	{ "MPA-29 a ULPDU shorter than its headers is answered with 2/0/3",
 	  in_both_roles<short_ulpdus> },
 	{ "MPA-30 ULPDUs of up to 65535 octets are taken", in_both_roles<long_ulpdus> },

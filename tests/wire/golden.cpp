@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Whole FPDUs and frames that were worked out by hand, said to the device and heard from it. */
+/* Whole FPDUs and frames worked out by hand, which the device must send and accept. */
 #include "stream.hpp"
 
 #include <arpa/inet.h>
@@ -30,7 +30,7 @@ Octets hex(std::string_view text)
 	return octets;
 }
 
-/* These octets, but for a field of the device's own choice, and so for the CRC. */
+/* This FPDU with another value in a field that the device chooses itself, and a new CRC. */
 Octets with(const Octets &octets, std::size_t place, const Octets &field)
 {
 	Octets ulpdu = first(after(octets, 2), octets[0] << 8 | octets[1]);
@@ -76,7 +76,7 @@ const Octets opening_read =
 	hex("00 2e | 41 41 | 00 00 00 00 | 00 00 00 01 | 00 00 00 01 | 00 00 00 00 |"
 	    "00 00 00 01 | 00 00 00 00 00 00 00 00 | 00 00 00 00 | 00 00 00 01 |"
 	    "00 00 00 00 00 00 00 00 | 27 db d7 e7");
-/* What others say: the STag is 0. */
+/* Other implementations use STag 0. */
 const Octets others_opening_write = hex("00 0e | c1 40 | 00 00 00 00 | 00 00 00 00 00 00 00 00 |"
 					"a3 05 72 ab");
 const Octets others_opening_read =
@@ -86,7 +86,7 @@ const Octets others_opening_read =
 const Octets opening_response = hex("00 0e | c1 42 | 00 00 00 01 | 00 00 00 00 00 00 00 00 |"
 				    "21 a3 e8 3e");
 
-/* STag and TO of a tagged header, in one. */
+/* The octets of STag and TO of a tagged header. */
 Octets place_of(const Tagged &header)
 {
 	return be32(header.stag) + be64(header.offset);
@@ -99,12 +99,12 @@ void e1_write(const std::string &address, Role role)
 
 	std::ranges::copy(data, stream.memory().bytes().begin());
 	stream.end().write(stream.memory().sge(0, 4), 0x00007f0012345678, 0x11223344, 1);
-	require(stream.peer().hear(write.size()) == write, "the device writes so");
+	require(stream.peer().hear(write.size()) == write, "the device sends this Write");
 	stream.peer().say(with(write, 2, place_of(stream.application().write_to(8))));
 	stream.expect_alive();
 	require(Octets(stream.memory().bytes().begin() + 8, stream.memory().bytes().begin() + 12) ==
 			data,
-		"the device takes it");
+		"the device places it");
 }
 
 void e2_send(const std::string &address, Role role)
@@ -114,11 +114,11 @@ void e2_send(const std::string &address, Role role)
 
 	std::ranges::copy(data, stream.memory().bytes().begin());
 	stream.end().send(stream.memory().sge(0, 5), 1);
-	require(stream.peer().hear(send.size()) == send, "the device sends so");
+	require(stream.peer().hear(send.size()) == send, "the device sends this Send");
 	stream.end().receive(stream.memory().sge(8, 5), 2);
 	stream.peer().say(send);
 	require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 2).byte_len == 5,
-		"the device takes it");
+		"the device delivers it");
 }
 
 void e3_read_request(const std::string &address, Role role)
@@ -129,7 +129,7 @@ void e3_read_request(const std::string &address, Role role)
 	stream.end().read(sink, 0x00007f0012345678, 0x11223344, 1);
 	require(stream.peer().hear(read_request.size()) ==
 			with(read_request, 18, be32(sink.lkey) + be64(sink.addr)),
-		"the device asks so");
+		"the device sends this Read Request");
 
 	ReadRequest read = stream.application().read_from(0, 4096);
 
@@ -138,7 +138,8 @@ void e3_read_request(const std::string &address, Role role)
 
 	Fpdu heard = stream.hear();
 
-	require(heard.stag() == 0xaabbcc01 && heard.tagged_offset() == 0x1000, "it is answered");
+	require(heard.stag() == 0xaabbcc01 && heard.tagged_offset() == 0x1000,
+		"the device answers it");
 }
 
 void e4_read_response(const std::string &address, Role role)
@@ -150,13 +151,14 @@ void e4_read_response(const std::string &address, Role role)
 	read.sink_stag = 0xaabbcc01;
 	std::ranges::copy(data, stream.memory().bytes().begin());
 	stream.peer().say(fpdu(read.ulpdu()));
-	require(stream.peer().hear(read_response.size()) == read_response, "the device answers so");
+	require(stream.peer().hear(read_response.size()) == read_response,
+		"the device sends this Read Response");
 
 	stream.end().read(stream.memory().sge(8, 4), 0, 0x1234, 1);
 	read = stream.hear().read_request();
 	stream.peer().say(with(read_response, 2, be32(read.sink_stag) + be64(read.sink_offset)));
 	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
-	require(stream.memory().bytes()[11] == 4, "the device takes it");
+	require(stream.memory().bytes()[11] == 4, "the device places it");
 }
 
 void e5_terminated_write(const std::string &address, Role role)
@@ -165,7 +167,7 @@ void e5_terminated_write(const std::string &address, Role role)
 
 	stream.peer().say(with(write, 2, be32(0x11223345)));
 	require(stream.peer().hear(terminated_write.size()) == terminated_write,
-		"the device answers so");
+		"the device sends this Terminate");
 }
 
 void e6_terminated_read(const std::string &address, Role role)
@@ -178,7 +180,7 @@ void e6_terminated_read(const std::string &address, Role role)
 	require(stream.peer().hear(76) ==
 			fpdu(hex("41 47 00000000 00000002 00000001 00000000 01 02 e0 00") +
 			     first(asked, 48)),
-		"the device answers so");
+		"the device sends this Terminate");
 }
 
 void e7_terminated_crc(const std::string &address, Role role)
@@ -189,10 +191,10 @@ void e7_terminated_crc(const std::string &address, Role role)
 	bad.back() ^= 1;
 	stream.peer().say(bad);
 	require(stream.peer().hear(terminated_crc.size()) == terminated_crc,
-		"the device answers so");
+		"the device sends this Terminate");
 }
 
-/* An Atomic with its result to the first word of the device's memory. */
+/* Posts an Atomic with the result to the first word of the application's memory. */
 void post_atomic(Stream &stream, ibv_wr_opcode opcode, std::uint64_t compare_add,
 		 std::uint64_t swap)
 {
@@ -203,7 +205,7 @@ void post_atomic(Stream &stream, ibv_wr_opcode opcode, std::uint64_t compare_add
 	require(!stream.end().post(wr), "the request is taken");
 }
 
-/* Examples are requests 2 and 3, so there is another one before. Identifiers are of one's own. */
+/* The examples have MSN 2 and 3, so another request comes first. The device chooses identifiers. */
 void e8_e9_e10_atomics(const std::string &address, Role role)
 {
 	Stream stream(address, role, { .access = Buffer::all_rights | IBV_ACCESS_REMOTE_ATOMIC });
@@ -213,12 +215,12 @@ void e8_e9_e10_atomics(const std::string &address, Role role)
 	stream.expect_alive();
 	stream.peer().say(with(fetch_add, 26, target));
 	require(stream.peer().hear(atomic_response.size()) == atomic_response,
-		"the device answers so");
+		"the device sends this Atomic Response");
 	require(word(stream, 1) == 0x2b, "it has added 1");
 	word(stream, 1) = 4;
 	stream.peer().say(with(compare_swap, 26, target));
 	stream.hear();
-	require(word(stream, 1) == 5, "it has swapped 4 for 5");
+	require(word(stream, 1) == 5, "it has replaced 4 by 5");
 
 	stream.end().read(stream.memory().sge(8, 8), 0, 0x1234, 1);
 	post_atomic(stream, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0);
@@ -228,19 +230,19 @@ void e8_e9_e10_atomics(const std::string &address, Role role)
 	Fpdu add = stream.hear(), swap = stream.hear();
 
 	require(add.octets == with(fetch_add, 22, first(after(add.ulpdu, 22), 4)),
-		"the device adds so");
+		"the device sends this FetchAdd");
 	require(swap.octets == with(compare_swap, 22, first(after(swap.ulpdu, 22), 4)),
-		"the device swaps so");
+		"the device sends this CmpSwap");
 	stream.peer().say(fpdu(
 		Tagged{ .rdmap = 0x42, .stag = read.sink_stag, .offset = read.sink_offset }.ulpdu(
 			be64(0))));
 	stream.peer().say(with(atomic_response, 18, first(after(add.ulpdu, 22), 4)));
 	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
 	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 0);
-	require(word(stream, 0) == 0x2a, "it takes the answer");
+	require(word(stream, 0) == 0x2a, "the device takes the Atomic Response");
 }
 
-/* The verbs have the first 32 of its 64 bits: what the device says is 1 there. */
+/* The verbs only have the first 32 of the 64 bits. The device sends 1 in those. */
 void e11_immediate_data(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -254,7 +256,7 @@ void e11_immediate_data(const std::string &address, Role role)
 	stream.hear();
 	require(stream.peer().hear(immediate_data.size()) ==
 			with(immediate_data, 18, be32(1) + be32(0)),
-		"the device says so");
+		"the device sends this Immediate Data");
 
 	stream.end().receive(stream.memory().sge(0, 8), 1);
 	stream.end().receive(stream.memory().sge(0, 8), 2);
@@ -262,11 +264,11 @@ void e11_immediate_data(const std::string &address, Role role)
 	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
 	require(expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 2).opcode ==
 			IBV_WC_RECV_RDMA_WITH_IMM,
-		"the device takes it");
+		"the device delivers it");
 }
 
-/* A responder takes any STag and TO, as they mean nothing. xiw's own STag is 1, for some adapters refuse
- * 0.
+/* A responder must take any STag and TO, which mean nothing here. xiw sends STag 1, because some
+ * adapters refuse 0.
  */
 void e12_opening_write(const std::string &address)
 {
@@ -281,7 +283,8 @@ void e12_opening_write(const std::string &address)
 
 	Stream calling(address, Role::initiator, { .open = false });
 
-	require(calling.peer().hear(opening_write.size()) == opening_write, "the device opens so");
+	require(calling.peer().hear(opening_write.size()) == opening_write,
+		"the device opens the stream with this Write");
 }
 
 void e13_opening_read(const std::string &address)
@@ -296,16 +299,17 @@ void e13_opening_read(const std::string &address)
 
 		Fpdu answer = called.hear();
 
-		require(answer.opcode() == 2, "it is answered");
+		require(answer.opcode() == 2, "the Read is answered");
 		require(opening != opening_read || answer.octets == opening_response,
-			"the device answers so");
+			"the device sends this Read Response");
 	}
 
 	Stream calling(
 		address, Role::initiator,
 		{ .reply = enhanced_reply(peer_to_peer | 4, ready_read | 4), .open = false });
 
-	require(calling.peer().hear(opening_read.size()) == opening_read, "the device opens so");
+	require(calling.peer().hear(opening_read.size()) == opening_read,
+		"the device opens the stream with this Read");
 	calling.peer().say(opening_response);
 	calling.end().write(calling.memory().sge(0, 4), 0, 0x1234, 1);
 	require(calling.hear().opcode() == 0, "the device takes the answer");
@@ -321,7 +325,7 @@ void m1_m2_enhanced_frames(const std::string &address)
 	Initiator calling(address, { .private_data = { 'h', 'i' } });
 	Peer called = calling.accept();
 
-	require(called.hear(request.size()) == request, "the device calls so");
+	require(called.hear(request.size()) == request, "the device sends this Request");
 	called.say(reply);
 	expect_event(calling.channel(), RDMA_CM_EVENT_ESTABLISHED);
 
@@ -330,9 +334,9 @@ void m1_m2_enhanced_frames(const std::string &address)
 
 	peer.say(request);
 	require(device.take_request().private_data == Octets{ 'h', 'i' },
-		"the device is called so");
-	require(!device.accept(), "it accepts");
-	require(peer.hear(reply.size()) == reply, "it answers so");
+		"the device takes the Request");
+	require(!device.accept(), "the application accepts");
+	require(peer.hear(reply.size()) == reply, "the device sends this Reply");
 }
 
 void m3_plain_request(const std::string &address)
@@ -345,8 +349,8 @@ void m3_plain_request(const std::string &address)
 
 	peer.say(request);
 	device.take_request();
-	require(!device.accept(), "it accepts");
-	require(peer.hear(reply.size()) == reply, "it answers so");
+	require(!device.accept(), "the application accepts");
+	require(peer.hear(reply.size()) == reply, "the device sends this Reply");
 }
 
 const cases::Case all[] = {

@@ -13,13 +13,13 @@ using namespace wire;
 namespace
 {
 
-/* RFC 7306 section 6. Of its 64 bits the verbs have the first 32. */
+/* An FPDU with Immediate Data, RFC 7306 section 6. The verbs use the first 32 of its 64 bits. */
 Octets immediate(std::uint32_t msn, std::uint32_t value, std::uint8_t rdmap = 0x48)
 {
 	return fpdu(Untagged{ .rdmap = rdmap, .msn = msn }.ulpdu(be32(value) + be32(0)));
 }
 
-/* These octets are answered with a Terminate, and the receive is not used. */
+/* The peer sends these octets. They are answered with a Terminate, and the receive is not used. */
 Fpdu expect_answer(const std::string &address, Role role, Terminate expected, const Octets &octets,
 		   Where where = Where::current())
 {
@@ -63,7 +63,7 @@ void length_of_immediate_data(const std::string &address, Role role)
 		for (std::uint8_t rdmap : { 0x48, 0x49 })
 			expect_answer(address, role, { 0, 2, 255 },
 				      fpdu(Untagged{ .rdmap = rdmap }.ulpdu(Octets(size))));
-	/* It is one segment, on the queue of the Sends. */
+	/* It must be a single segment, on the queue of the Sends. */
 	expect_answer(address, role, { 0, 2, 255 },
 		      fpdu(Untagged{ .ddp = 0x01, .rdmap = 0x48 }.ulpdu(be64(0))));
 	expect_answer(address, role, { 1, 2, 4 },
@@ -80,7 +80,8 @@ void expect_immediate(Stream &stream, std::uint64_t wr_id, std::uint32_t length,
 	require(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.wc_flags == IBV_WC_WITH_IMM,
 		"it is Immediate Data", where);
 	require(wc.byte_len == length && ntohl(wc.imm_data) == value,
-		std::format("{} octets were written, and {:#x} comes", length, value), where);
+		std::format("the Write has {} octets, and the value is {:#x}", length, value),
+		where);
 }
 
 void in_line_with_sends(const std::string &address, Role role)
@@ -99,15 +100,15 @@ void in_line_with_sends(const std::string &address, Role role)
 	require(stream.memory().holds(1, 64, 9) && stream.memory().holds(1, 192, 9),
 		"the Sends have their data");
 	for (std::size_t i = 128; i < 192; i++)
-		require(!stream.memory().bytes()[i], "Immediate Data has none");
+		require(!stream.memory().bytes()[i], "Immediate Data is not placed");
 
-	/* Numbers as of Sends, and not while a Send has not ended. */
+	/* It has MSNs like Sends, and must not come within a Send. */
 	expect_answer(address, role, { 1, 2, 3 }, immediate(2, 0));
 	expect_answer(address, role, { 1, 2, 3 },
 		      fpdu(Untagged{ .ddp = 0x01 }.ulpdu(octets_of(1, 8))) + immediate(1, 0));
 }
 
-/* A Write with immediate is a Write, then Immediate Data that counts as a Send. */
+/* A write with immediate is sent as a Write, then Immediate Data with an MSN like a Send. */
 void said_in_line_with_sends(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -146,9 +147,9 @@ void solicited_event(const std::string &address, Role role)
 	require(!ibv_req_notify_cq(cq, 1), "the queue is armed for solicited events");
 	stream.peer().say(immediate(1, 0));
 	expect_immediate(stream, 1, 0, 0);
-	require(!wait_readable(stream.end().channel()->fd, 100), "without SE there is none");
+	require(!wait_readable(stream.end().channel()->fd, 100), "without SE no event comes");
 	stream.peer().say(immediate(2, 0, 0x49));
-	require(wait_readable(stream.end().channel()->fd, 10000), "with SE there is");
+	require(wait_readable(stream.end().channel()->fd, 10000), "with SE an event comes");
 	expect_immediate(stream, 2, 0, 0);
 }
 
@@ -169,7 +170,7 @@ void write_is_placed_before(const std::string &address, Role role)
 		require(stream.memory().holds(i, 0, 2000), "the data of the Write is there");
 	}
 
-	/* One without a Write. */
+	/* Immediate Data without a Write. */
 	stream.end().receive(stream.memory().sge(3000, 8), 51);
 	stream.peer().say(immediate(51, 51));
 	expect_immediate(stream, 51, 0, 51);
@@ -192,8 +193,8 @@ const cases::Case all[] = {
 	{ "EXT-16 a Terminate has the DDP header of Immediate Data",
 	  in_both_roles<terminated_header> },
 	{ "EXT-17 Immediate Data has 8 octets", in_both_roles<length_of_immediate_data> },
-	{ "EXT-18 Immediate Data is taken in line with Sends", in_both_roles<in_line_with_sends> },
-	{ "EXT-18 Immediate Data is sent in line with Sends",
+	{ "EXT-18 Immediate Data is taken in order with Sends", in_both_roles<in_line_with_sends> },
+	{ "EXT-18 Immediate Data is sent in order with Sends",
 	  in_both_roles<said_in_line_with_sends> },
 	{ "EXT-18 Immediate Data with SE raises a solicited event",
 	  in_both_roles<solicited_event> },

@@ -12,7 +12,7 @@ using namespace wire;
 namespace
 {
 
-/* A peer that has asked for markers, and takes what it hears apart. */
+/* A peer that has asked for markers, and removes them from what it receives. */
 class Marked
 {
 public:
@@ -28,20 +28,20 @@ public:
 			require(hear().payload().empty(), "the stream is opened");
 	}
 
-	/* The next FPDU, without the markers, which are all where they should be. */
+	/* The next FPDU without its markers. Checks that all markers are in place. */
 	Fpdu hear(Where where = Where::current());
 
 	Stream stream;
 
 private:
-	/* The marker, if one is due. */
+	/* Receives a marker if one is due, and checks it. */
 	void take_marker(Where where);
-	/* These octets of the FPDU, and the markers before and in between. */
+	/* Receives count octets of the FPDU, and the markers before and between them. */
 	Octets take(std::size_t count, Where where);
 
 	std::size_t position_ = 0; /* in the stream */
-	std::size_t start_ = 0;	   /* where the ULPDU_Length of this FPDU is */
-	Octets covered_;	   /* by its CRC */
+	std::size_t start_ = 0;	   /* position of the ULPDU_Length of this FPDU */
+	Octets covered_;	   /* octets that its CRC covers */
 };
 
 void Marked::take_marker(Where where)
@@ -106,7 +106,7 @@ void wanted_markers_are_sent(const std::string &address, Role role)
 {
 	Marked marked(address, role);
 
-	require(!(marked.stream.frame().flags & 0x80), "the device wants none itself");
+	require(!(marked.stream.frame().flags & 0x80), "the device itself wants no markers");
 	for (std::uint32_t size = 0; size < 100; size++) {
 		marked.stream.end().write(marked.stream.memory().sge(0, size), 0, 1, size);
 		require(marked.hear().payload().size() == size, "a Write comes");
@@ -132,24 +132,25 @@ void markers_are_where_they_should_be(const std::string &address, Role role)
 			do {
 				heard = marked.hear();
 				require(heard.msn() == msn && heard.message_offset() == data.size(),
-					"segments follow each other");
+					"MSN and MO are right");
 				data = data + heard.payload();
 			} while (!heard.is_last());
-			require(data == octets_of(3, size), "the data is without markers");
+			require(data == octets_of(3, size), "the message is whole");
 			expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, size);
 			msn++;
 		}
 
-	/* What the peer sends has none: it was not asked to. */
+	/* The peer sends no markers, because the device did not ask for them. */
 	stream.end().receive(stream.memory().sge(0, 2000), 1);
 	stream.peer().say(fpdu(Untagged{}.ulpdu(octets_of(8, 2000))));
 	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
-	require(stream.memory().holds(8, 0, 2000), "it is received");
+	require(stream.memory().holds(8, 0, 2000), "the message is received");
 }
 
 void terminate_has_markers(const std::string &address, Role role)
 {
-	for (std::uint32_t size : { 4, 400, 450, 466 }) { /* it comes before, at, behind a marker */
+	/* The Terminate comes before, at, or behind a marker. */
+	for (std::uint32_t size : { 4, 400, 450, 466 }) {
 		Marked marked(address, role);
 
 		marked.stream.end().send(marked.stream.memory().sge(0, size), 1);
@@ -165,13 +166,13 @@ void unwanted_markers_are_not_sent(const std::string &address, Role role)
 	Stream stream(address, role, { .memory = 100000 });
 	std::size_t heard = 0;
 
-	require(!(stream.frame().flags & 0x80), "the device wants none either");
+	require(!(stream.frame().flags & 0x80), "the device itself wants no markers");
 	stream.memory().fill(3);
 	stream.end().write(stream.memory().sge(0, 100000), 0, 1, 1);
 	while (heard < 100000) {
 		Octets payload = stream.hear().payload(); /* with a good CRC */
 
-		require(payload == octets_of(3, payload.size(), heard), "there is but data");
+		require(payload == octets_of(3, payload.size(), heard), "there is only data");
 		heard += payload.size();
 	}
 }

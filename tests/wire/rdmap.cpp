@@ -18,7 +18,7 @@ using namespace wire;
 namespace
 {
 
-/* These octets of the peer are answered with a Terminate, and memory is as it was. */
+/* The peer sends these octets. They are answered with a Terminate, and memory does not change. */
 Fpdu expect_answer(const std::string &address, Role role, Terminate expected, auto octets_for,
 		   const Setup &setup = {}, Where where = Where::current())
 {
@@ -100,14 +100,14 @@ void writes_are_silent(const std::string &address, Role role)
 		stream.peer().say(
 			fpdu(stream.application().write_to(i * 8).ulpdu(octets_of(3, 8, i * 8))));
 	stream.expect_alive();
-	require(stream.memory().holds(3, 0, 800), "all are placed");
+	require(stream.memory().holds(3, 0, 800), "all Writes are placed");
 	expect_no_completion(stream.end().recv_cq(), 0);
 	expect_no_completion(stream.end().send_cq(), 0);
 	stream.peer().say(fpdu(Untagged{}.ulpdu({})));
 	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
 }
 
-/* Terminated headers of a Read Request: DDP and RDMAP. */
+/* The Terminate repeats the DDP and RDMAP headers of a Read Request. */
 void expect_read_headers(const Fpdu &terminate, Where where = Where::current())
 {
 	require(terminate.ulpdu.size() == 70 && terminate.field(20, 2) == 0xe000 &&
@@ -168,7 +168,7 @@ void read_needs_its_right(const std::string &address, Role role)
 	}
 }
 
-/* DDP has no code of its own for it: an STag that is not valid for this comes nearest. */
+/* DDP has no error code for missing rights, so this is reported as an invalid STag. */
 void write_needs_its_right(const std::string &address, Role role)
 {
 	for (int access :
@@ -204,7 +204,7 @@ void empty_reads(const std::string &address, Role role)
 		}
 		require(heard.opcode() == 2 && heard.is_last() && heard.payload().empty() &&
 				heard.stag() == ++answers && heard.tagged_offset() == 0x1000,
-			"each is answered by an empty Response");
+			"each Read is answered with an empty Response");
 	}
 }
 
@@ -215,7 +215,7 @@ void response_names_the_sink(const std::string &address, Role role)
 	ReadRequest read = stream.application().read_from(0, size);
 	std::size_t heard_size = 0;
 
-	read.sink_offset = 0xfffffffffffffff0; /* uninterpreted: it may wrap */
+	read.sink_offset = 0xfffffffffffffff0; /* not interpreted here, so it may wrap */
 	stream.memory().fill(4);
 	stream.peer().say(fpdu(read.ulpdu()));
 	while (heard_size < size) {
@@ -227,11 +227,11 @@ void response_names_the_sink(const std::string &address, Role role)
 		require(heard.payload() == octets_of(4, heard.payload().size(), heard_size),
 			"the data is that of the source");
 		heard_size += heard.payload().size();
-		require(heard.is_last() == (heard_size == size), "L is on the last one");
+		require(heard.is_last() == (heard_size == size), "only the last segment has L");
 	}
 }
 
-/* Has this many Reads of different sizes answered, and checks that they are in order. */
+/* Sends this many Read Requests of different sizes, and checks that the Responses are in order. */
 void expect_reads_in_order(Stream &stream, std::uint32_t first_msn, std::uint32_t count)
 {
 	Octets said;
@@ -255,7 +255,7 @@ void expect_reads_in_order(Stream &stream, std::uint32_t first_msn, std::uint32_
 			data = data + heard.payload();
 			is_last = heard.is_last();
 		}
-		require(data == octets_of(4, i * 1000, i), "the data is what was asked for");
+		require(data == octets_of(4, i * 1000, i), "the data is right");
 	}
 }
 
@@ -278,7 +278,7 @@ void ird_is_enough(const std::string &address, Role role)
 
 void ird_is_a_limit(const std::string &address, Role role)
 {
-	constexpr std::uint32_t size = 1 << 20; /* more than TCP takes while nobody reads */
+	constexpr std::uint32_t size = 1 << 20; /* more than TCP buffers for a peer that is idle */
 
 	for (std::uint8_t ird : { 3, 1 }) {
 		Stream stream(address, role, with_depth(ird, { .memory = size }));
@@ -295,7 +295,7 @@ void ird_is_a_limit(const std::string &address, Role role)
 		for (int answered = 0; answered < ird;) {
 			Fpdu heard = stream.hear();
 
-			require(heard.opcode() == 2, "as many as agreed are answered");
+			require(heard.opcode() == 2, "as many Reads as agreed are answered");
 			answered += heard.is_last();
 		}
 		ask(ird + 1u, ird + 1u);
@@ -304,7 +304,7 @@ void ird_is_a_limit(const std::string &address, Role role)
 
 		while (heard.opcode() == 2)
 			heard = stream.hear();
-		require(heard.terminate() == Terminate{ 1, 2, 2 }, "one more is too much");
+		require(heard.terminate() == Terminate{ 1, 2, 2 }, "one more ends the stream");
 		stream.expect_disconnect();
 	}
 }
@@ -319,12 +319,12 @@ void ord_is_a_limit(const std::string &address, Role role)
 	for (std::uint32_t i = 0; i < 3; i++)
 		reads.push_back(stream.hear().read_request());
 	for (std::uint32_t i = 0; i < 13; i++) {
-		require(stream.peer().hears_nothing(20), "three are outstanding");
+		require(stream.peer().hears_nothing(20), "three Reads are outstanding");
 		stream.peer().say(fpdu(Tagged{
 			.rdmap = 0x42, .stag = reads[i].sink_stag, .offset = reads[i].sink_offset }
 					       .ulpdu(octets_of(i, 8))));
 		reads.push_back(stream.hear().read_request());
-		require(reads.back().source_offset == i + 3, "an answer makes room for the next");
+		require(reads.back().source_offset == i + 3, "a Response makes room for the next");
 		expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, i);
 	}
 }
@@ -338,7 +338,7 @@ void read_after_write(const std::string &address, Role role)
 		stream.peer().say(fpdu(stream.application().write_to(0).ulpdu(octets_of(i, 100))) +
 				  fpdu(Untagged{ .msn = i }.ulpdu(octets_of(i, 50, 100))) +
 				  fpdu(stream.application().read_from(0, 150).ulpdu(i)));
-		require(stream.hear().payload() == octets_of(i, 150), "it reads what was written");
+		require(stream.hear().payload() == octets_of(i, 150), "it reads the written data");
 	}
 }
 
@@ -363,8 +363,9 @@ void sends_in_order(const std::string &address, Role role)
 	for (std::uint32_t i = 1; i <= 20; i++) {
 		ibv_wc wc = expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, i);
 
-		require(wc.byte_len == i % 3 * 5 && wc.opcode == IBV_WC_RECV, "it has its length");
-		require(stream.memory().holds(1, i * 100, wc.byte_len), "and its data");
+		require(wc.byte_len == i % 3 * 5 && wc.opcode == IBV_WC_RECV,
+			"length and opcode are right");
+		require(stream.memory().holds(1, i * 100, wc.byte_len), "the data is right");
 	}
 }
 
@@ -380,7 +381,7 @@ void wrong_invalidations(const std::string &address, Role role)
 	expect_answer(address, role, { 0, 2, 9 }, [](Stream &stream) {
 		return send_with_invalidate(stream.memory().mr()->rkey ^ 1);
 	});
-	/* With SE, too. */
+	/* The same error for a Send with SE. */
 	expect_answer(address, role, { 0, 2, 9 }, [](Stream &) {
 		return fpdu(Untagged{ .rdmap = 0x46, .invalidate = 1 }.ulpdu({}));
 	});
@@ -392,12 +393,11 @@ void wrong_invalidations(const std::string &address, Role role)
 	});
 	other.peer().say(fpdu(other.application().write_to().ulpdu(octets_of(1, 5))));
 	other.expect_alive();
-	require(other.memory().holds(1, 0, 5), "the other's region is as good as before");
+	require(other.memory().holds(1, 0, 5), "the region of the other stream is still valid");
 }
 
-/* A region of ibv_reg_mr() can be used by every stream of its PD. What one of them does to itself
- * by trying to invalidate it, the others do not feel: their Writes and Reads go on by the same
- * STag.
+/* Every stream of a PD can use a region of ibv_reg_mr(). A peer that tries to invalidate it ends
+ * its own stream. The other streams can still write and read with the same STag.
  */
 void shared_regions_stay_valid(const std::string &address, Role role)
 {
@@ -414,16 +414,17 @@ void shared_regions_stay_valid(const std::string &address, Role role)
 		other.peer().say(fpdu(other.application().write_to(8).ulpdu(octets_of(1, 50, 8))) +
 				 fpdu(other.application().read_from(8, 50).ulpdu()));
 		require(other.hear().payload() == octets_of(1, 50, 8),
-			"the other stream reads what it wrote by this STag");
-		require(other.memory().holds(1, 8, 50), "it is in memory");
+			"the other stream reads the data that it wrote with this STag");
+		require(other.memory().holds(1, 8, 50), "the data is in memory");
 
-		/* So does one that comes later, and the process itself. */
+		/* A later stream and the process itself can use the region, too. */
 		Stream later(address, role, { .qp = { .pd = other.end().pd() } });
 
 		later.peer().say(fpdu(other.application().read_from(8, 50).ulpdu()));
-		require(later.hear().payload() == octets_of(1, 50, 8), "a later one does, too");
+		require(later.hear().payload() == octets_of(1, 50, 8),
+			"a later stream reads it, too");
 		other.end().send(other.memory().sge(8, 50), 2);
-		require(other.hear().payload() == octets_of(1, 50, 8), "its lkey is good as well");
+		require(other.hear().payload() == octets_of(1, 50, 8), "its lkey is valid, too");
 	}
 }
 
@@ -437,9 +438,9 @@ void solicited_events(const std::string &address, Role role)
 	require(!ibv_req_notify_cq(cq, 1), "the queue is armed for solicited events");
 	stream.peer().say(fpdu(Untagged{}.ulpdu({})));
 	expect_completion(cq, IBV_WC_SUCCESS, 1);
-	require(!wait_readable(stream.end().channel()->fd, 100), "a Send is no reason for one");
+	require(!wait_readable(stream.end().channel()->fd, 100), "a Send raises no event");
 	stream.peer().say(fpdu(Untagged{ .rdmap = 0x45, .msn = 2 }.ulpdu({})));
-	require(wait_readable(stream.end().channel()->fd, 10000), "a Send with SE is");
+	require(wait_readable(stream.end().channel()->fd, 10000), "a Send with SE raises one");
 	expect_completion(cq, IBV_WC_SUCCESS, 2);
 }
 
@@ -464,7 +465,7 @@ void unexpected_responses(const std::string &address, Role role)
 
 		change(answer);
 		stream.peer().say(fpdu(answer.ulpdu(octets_of(1, size))));
-		require(stream.peer().hear_terminate().has_value(), "it is answered", where);
+		require(stream.peer().hear_terminate().has_value(), "a Terminate comes", where);
 		expect_completion(stream.end().send_cq(), IBV_WC_WR_FLUSH_ERR, 3, where);
 		require(stream.memory().is_zero(), "nothing is placed", where);
 	};
@@ -487,7 +488,8 @@ void completions_in_order(const std::string &address, Role role)
 
 	ReadRequest read = stream.hear().read_request();
 
-	require(stream.hear().opcode() == 3 && stream.hear().opcode() == 0, "all are sent");
+	require(stream.hear().opcode() == 3 && stream.hear().opcode() == 0,
+		"all requests are sent");
 	expect_no_completion(stream.end().send_cq(), 100);
 
 	Tagged answer = {
@@ -504,10 +506,10 @@ void completions_in_order(const std::string &address, Role role)
 	require(stream.memory().holds(1, 0, 8), "the Read has its data");
 }
 
-/* What is completed is on its way: its buffer may be used for something else. */
+/* The data of a completed Send has been copied, so its buffer may be used for something else. */
 void completed_buffers_are_free(const std::string &address, Role role)
 {
-	constexpr std::uint32_t size = 1 << 18, count = 48; /* more than TCP takes */
+	constexpr std::uint32_t size = 1 << 18, count = 48; /* more than TCP buffers */
 	Stream stream(address, role, { .memory = size * count });
 	unsigned int completed = 0;
 
@@ -524,11 +526,11 @@ void completed_buffers_are_free(const std::string &address, Role role)
 
 		while (data.size() < size)
 			data = data + stream.hear().payload();
-		require(data == octets_of(2, size, i * size), "what was posted is sent");
+		require(data == octets_of(2, size, i * size), "the original data is sent");
 	}
 }
 
-/* A peer that calls, as it should, and has little room: TCP sends it small pieces. */
+/* A peer that calls correctly and has a small receive buffer, so that TCP sends it small pieces. */
 Peer call_with_little_room(Responder &device, const Setup &setup)
 {
 	const sockaddr *to = device.address();
@@ -549,9 +551,10 @@ Peer call_with_little_room(Responder &device, const Setup &setup)
 	return peer;
 }
 
-/* TCP takes the second batch of a run in many pieces, and between these it works through what came
- * since the run began: the answer that lets the next Read go, of which the run has found just before
- * that it may not. The pauses have the batches made, and the answer come, in this order.
+/* A transmit run finds that the ORD does not allow the second Read yet. TCP takes the run's second
+ * batch in many pieces, and between two pieces it processes what has arrived since the run began.
+ * One of that is the Response that allows the second Read, which must then be sent. The pause makes
+ * this happen in this order.
  */
 void answer_within_a_run(const std::string &address)
 {
@@ -569,11 +572,11 @@ void answer_within_a_run(const std::string &address)
 	write.wr.rdma = read.wr.rdma = { 0, 0x1234 };
 	write.next = &read;
 	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* the run has begun */
-	require(!device.end().post(write), "the others are posted");
+	require(!device.end().post(write), "the Write and the second Read are posted");
 
 	auto heard = peer.hear_fpdu();
 
-	require(heard && heard->opcode() == 1, "the first Read is asked for");
+	require(heard && heard->opcode() == 1, "the first Read Request comes");
 
 	ReadRequest request = heard->read_request();
 
@@ -585,7 +588,7 @@ void answer_within_a_run(const std::string &address)
 		require(heard && heard->opcode() == 0, "the Write comes");
 	}
 	heard = peer.hear_fpdu();
-	require(heard && heard->opcode() == 1, "the second Read is asked for");
+	require(heard && heard->opcode() == 1, "the second Read Request comes");
 }
 
 const cases::Case all[] = {
@@ -593,7 +596,7 @@ const cases::Case all[] = {
 	{ "RDP-02 reserved fields are ignored", in_both_roles<reserved_fields> },
 	{ "RDP-03 unknown opcodes are answered with 0/2/6", in_both_roles<unknown_opcodes> },
 	{ "RDP-04 Writes are not told to the application", in_both_roles<writes_are_silent> },
-	{ "RDP-05 the source of a Read is judged", in_both_roles<read_is_judged> },
+	{ "RDP-05 the source of a Read is checked", in_both_roles<read_is_judged> },
 	{ "RDP-06 a Read needs the right to read", in_both_roles<read_needs_its_right> },
 	{ "RDP-06 a Write needs the right to write", in_both_roles<write_needs_its_right> },
 	{ "RDP-07 an empty Read is answered, whatever it names", in_both_roles<empty_reads> },
@@ -608,14 +611,14 @@ const cases::Case all[] = {
 	{ "RDP-14 Sends are delivered in order", in_both_roles<sends_in_order> },
 	{ "RDP-15 a Send cannot invalidate what is not the stream's",
 	  in_both_roles<wrong_invalidations> },
-	{ "RDP-16 a Send cannot invalidate what streams share",
+	{ "RDP-16 a Send cannot invalidate a region that streams share",
 	  in_both_roles<shared_regions_stay_valid> },
 	{ "RDP-17 a Send with SE raises a solicited event", in_both_roles<solicited_events> },
-	{ "RDP-18 a Response that was not asked for is answered",
+	{ "RDP-18 a Response that was not asked for is answered with a Terminate",
 	  in_both_roles<unexpected_responses> },
 	{ "RDP-19 requests complete in order, a Read when it is answered",
 	  in_both_roles<completions_in_order> },
-	{ "RDP-20 a completed Send has left its buffer",
+	{ "RDP-20 the buffer of a completed Send may be used again",
 	  in_both_roles<completed_buffers_are_free> },
 	{ "RDP-22 as many Reads as agreed always find room", in_both_roles<ird_is_enough> },
 };

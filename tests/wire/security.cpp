@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What an open port has to stand: RFC 5042, and section 8.1 of RFC 5040. */
+/* Attacks on an open port: RFC 5042, and RFC 5040 section 8.1. */
 #include "stream.hpp"
 
 #include <sched.h>
@@ -26,7 +26,7 @@ using namespace wire;
 namespace
 {
 
-/* In the kernel's log, all there is. */
+/* The number of lines in the kernel's log. */
 std::ptrdiff_t lines_in_the_log()
 {
 	std::string log(static_cast<std::size_t>(klogctl(10, nullptr, 0)), '\0');
@@ -35,7 +35,7 @@ std::ptrdiff_t lines_in_the_log()
 	return size < 0 ? -1 : std::count(log.begin(), log.begin() + size, '\n');
 }
 
-/* A figure of /proc/meminfo, in KiB. */
+/* MemAvailable of /proc/meminfo, in KiB. */
 long memory_available()
 {
 	std::ifstream file("/proc/meminfo");
@@ -72,10 +72,10 @@ void stags_cannot_be_guessed(const std::string &address)
 			neighbours += std::abs(static_cast<int>(stags[i] >> 8) -
 					       static_cast<int>(stags[i - 1] >> 8)) < 16;
 	}
-	require(indices.size() > 990, "an index is not soon used again");
+	require(indices.size() > 990, "indices are not used again soon");
 	require(keys.size() > 200, "the key octet changes");
-	require(halves > 400 && halves < 600, "they are all over the range");
-	require(neighbours < 10, "one tells nothing of the next");
+	require(halves > 400 && halves < 600, "STags are spread over the whole range");
+	require(neighbours < 10, "an STag does not tell the next one");
 }
 
 void one_guess_for_a_connection(const std::string &address)
@@ -92,13 +92,13 @@ void one_guess_for_a_connection(const std::string &address)
 		peer.hear_frame();
 		device.expect_established();
 		peer.say(fpdu(Tagged{ .stag = i << 8 }.ulpdu(octets_of(1, 4))));
-		require(peer.hear_terminate() == Terminate{ 1, 1, 0 }, "the guess is answered");
+		require(peer.hear_terminate() == Terminate{ 1, 1, 0 }, "the guess ends the stream");
 		expect_event(device.channel(), RDMA_CM_EVENT_DISCONNECTED);
 	}
 	require(lines_in_the_log() == before, "the log does not grow");
 }
 
-/* The peer writes all the time; what was deregistered stays as it is. */
+/* The peer writes all the time. After the deregistration the memory must not change. */
 void deregistered_memory_is_left_alone(const std::string &address, Role role)
 {
 	for (int i = 0; i < 10; i++) {
@@ -129,7 +129,7 @@ void deregistered_memory_is_left_alone(const std::string &address, Role role)
 	}
 }
 
-/* Pages of TCP's buffers, in KiB, in this namespace and all others. */
+/* Memory in TCP's buffers, in KiB, in all namespaces. */
 long memory_of_tcp()
 {
 	std::ifstream file("/proc/net/sockstat");
@@ -144,13 +144,13 @@ long memory_of_tcp()
 	return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* What all of the kernel has taken beyond TCP's buffers, which have limits of their own. */
+/* Used memory without TCP's buffers, which have limits of their own. Only differences count. */
 long memory_taken()
 {
 	return -memory_available() - memory_of_tcp();
 }
 
-/* A Read costs its place in a queue that was there before, and what is staged for TCP. */
+/* A Read only takes its slot in a queue of fixed size, and memory for the data staged for TCP. */
 void greedy_reads(const std::string &address)
 {
 	constexpr std::uint32_t size = 64 << 20;
@@ -182,15 +182,12 @@ void greedy_reads(const std::string &address)
 
 	long taken = memory_taken() - before;
 
-	std::cout << std::format("{} Reads that nobody fetches take {} KiB\n", greedy * reads,
-				 taken);
+	std::cout << std::format("{} Reads of 64 MiB take {} KiB\n", greedy * reads, taken);
 	require(taken < static_cast<long>(greedy * reads * 128),
-		"they take less than 128 KiB each, of 64 MiB that each asks for");
+		"each Read of 64 MiB takes less than 128 KiB");
 }
 
-/* As many peers as these call, say an octet of their Requests from time to time, and call again
- * when they are hung up on.
- */
+/* Peers that send their Requests one octet at a time, and call again when they are hung up on. */
 class Crawlers
 {
 public:
@@ -201,7 +198,7 @@ public:
 			call();
 	}
 
-	/* Each says one octet more. */
+	/* Each peer sends one more octet. */
 	void crawl()
 	{
 		for (std::size_t count = all_.size(); count; count--) {
@@ -232,7 +229,7 @@ private:
 	std::list<Crawler> all_;
 };
 
-/* What a good client waits for its answer, with rdma_accept() and all. */
+/* How long a good client waits for its Reply, including rdma_accept(). */
 std::chrono::milliseconds time_of_a_call(Responder &device)
 {
 	auto start = std::chrono::steady_clock::now();
@@ -251,7 +248,7 @@ std::chrono::milliseconds time_of_a_call(Responder &device)
 	return std::chrono::duration_cast<std::chrono::milliseconds>(end - start);
 }
 
-/* More than the device keeps half open: the oldest give way, long before their time is over. */
+/* More callers than the device keeps half open: it hangs up on the oldest before their deadline. */
 void slow_requests(const std::string &address)
 {
 	using namespace std::chrono_literals;
@@ -261,7 +258,7 @@ void slow_requests(const std::string &address)
 	Responder device(address);
 	Crawlers crawlers(device, 1200);
 
-	require(crawlers.oldest_is_hung_up(), "the oldest make room");
+	require(crawlers.oldest_is_hung_up(), "the oldest is hung up on");
 
 	std::atomic<bool> is_over = false;
 	std::thread flood([&] {
@@ -275,20 +272,20 @@ void slow_requests(const std::string &address)
 	is_over = true;
 	flood.join();
 	std::cout << std::format("the longest of 20 calls took {} ms\n", longest.count());
-	/* A slow one has five seconds to end its Request. */
-	require(longest < 3s, "who calls meanwhile need not wait until the slow ones are over");
+	/* A slow caller has five seconds to complete its Request. */
+	require(longest < 3s, "a good caller does not wait for the slow ones");
 }
 
-/* What must become of one segment. */
+/* The expected result of one segment. */
 struct Outcome {
 	std::optional<Terminate> answer = {};
-	std::optional<std::uint32_t> delivered = {}; /* octets of a receive */
+	std::optional<std::uint32_t> delivered = {}; /* length of the receive */
 	bool response = false;
 };
 
 constexpr Terminate too_short = { 2, 0, 3 }, wrong_length = { 0, 2, 255 };
 
-/* Of this exact length, or of any that is not below it. */
+/* The outcome for a segment that must have exactly this length. */
 Outcome of_fixed_length(std::size_t size, std::size_t length, Outcome exact)
 {
 	return size < length   ? Outcome{ too_short }
@@ -296,8 +293,8 @@ Outcome of_fixed_length(std::size_t size, std::size_t length, Outcome exact)
 			       : exact;
 }
 
-/* For a segment of this opcode and this many octets that is right in all else: the first of its
- * queue, with an STag that is not valid.
+/* The outcome for a segment with this opcode and length. It is the first of its queue and has an
+ * invalid STag; all else is right.
  */
 Outcome outcome_of(unsigned int opcode, std::size_t size)
 {
@@ -326,7 +323,7 @@ Outcome outcome_of(unsigned int opcode, std::size_t size)
 		return of_fixed_length(size, 70, { Terminate{ 0, 1, 0 } });
 	case 11:
 		return of_fixed_length(size, 30, { Terminate{ 0, 2, 6 } });
-	default: /* a Read Response that nobody has asked for */
+	default: /* a Read Response without a request */
 		return { Terminate{ 0, 2, 6 } };
 	}
 }
@@ -351,13 +348,13 @@ void expect_outcome(Responder &device, Peer &peer, const Outcome &expected)
 		auto heard = peer.hear_fpdu();
 
 		require(heard && heard->opcode() == 2 && heard->payload().empty(),
-			"it is answered by a Response");
+			"it is answered with a Response");
 	}
 	if (expected.answer) {
 		auto heard = peer.hear_terminate();
 
-		require(heard.has_value(), "a Terminate comes, and the end");
-		require(*heard == *expected.answer, "it is " + to_string(*heard));
+		require(heard.has_value(), "a Terminate comes, then the end");
+		require(*heard == *expected.answer, "the Terminate is " + to_string(*heard));
 	} else {
 		peer.end();
 		require(peer.is_hung_up(), "no Terminate comes before the end");
@@ -368,11 +365,11 @@ void expect_outcome(Responder &device, Peer &peer, const Outcome &expected)
 
 	require(wc.status == (expected.delivered ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR),
 		std::format("the receive completes with \"{}\"", ibv_wc_status_str(wc.status)));
-	require(!expected.delivered || wc.byte_len == *expected.delivered, "it has its length");
-	require(device.memory().is_zero(), "nothing else is in memory");
+	require(!expected.delivered || wc.byte_len == *expected.delivered, "its length is right");
+	require(device.memory().is_zero(), "memory has only zeros");
 }
 
-/* One segment of a connection of its own, of which nothing else can be wrong. */
+/* Sends one segment over a new connection and checks its outcome. */
 void expect_outcome(Responder &device, unsigned int opcode, std::size_t size)
 {
 	Peer peer(device.address());
@@ -391,21 +388,21 @@ void expect_outcome(Responder &device, unsigned int opcode, std::size_t size)
 	}
 }
 
-/* Every opcode with every length: it is taken, or it ends the stream for the reason that is its. */
+/* Sends every opcode with every length. Each is taken, or ends the stream with the right error. */
 void lengths_of_every_opcode(const std::string &address)
 {
 	Pair bystander(address);
 	Responder device(address);
 
 	for (unsigned int opcode = 0; opcode < 12; opcode++)
-		/* Sends may have any length but the shortest. */
+		/* All lengths of a Send but the shortest are alike, so test every fifth. */
 		for (std::size_t size = 0; size < 76;
 		     size += opcode >= 3 && opcode <= 6 && size > 20 ? 5 : 1)
 			expect_outcome(device, opcode, size);
 	bystander.expect_alive();
 }
 
-/* What a command prints. */
+/* The output of a command. */
 std::string output_of(const std::string &command)
 {
 	std::unique_ptr<FILE, Destroy<pclose>> pipe(popen(command.c_str(), "r"));
@@ -428,14 +425,13 @@ void idle_streams_can_be_ended(const std::string &address)
 	std::string port = std::to_string(ntohs(rdma_get_src_port(stream.end().id())));
 	std::string filter = " '( sport = :" + port + " )'";
 
-	require(prints("ss -Htno state established" + filter, "keepalive"),
-		"TCP looks whether the peer is alive");
+	require(prints("ss -Htno state established" + filter, "keepalive"), "TCP keepalive is on");
 	require(prints("rdma resource show qp", "RTS"), "the QP is listed");
 	output_of("ss -HtnK state established" + filter);
 	stream.expect_disconnect();
 }
 
-/* The peer of a stream says the same without end. */
+/* The peer keeps sending the same octets. */
 class Flood
 {
 public:
@@ -451,7 +447,7 @@ private:
 	std::jthread thread_;
 };
 
-/* How long the device takes for thousands of these. */
+/* How long the device takes for ten thousand of these Writes. */
 std::chrono::steady_clock::duration time_of(Stream &stream, const Tagged &write, std::size_t size,
 					    std::uint32_t msn)
 {
@@ -468,9 +464,7 @@ std::chrono::steady_clock::duration time_of(Stream &stream, const Tagged &write,
 	return std::chrono::steady_clock::now() - start;
 }
 
-/* What the device need not do anything about costs it no more than what it has to do, and is in
- * nobody's way.
- */
+/* Empty Writes cost no more than Writes with data, and do not disturb other connections. */
 void flood_of_nothing(const std::string &address, Role role)
 {
 	using Times = std::array<std::chrono::steady_clock::duration, 5>;
@@ -484,7 +478,7 @@ void flood_of_nothing(const std::string &address, Role role)
 		something[i] = time_of(stream, stream.application().write_to(), 4, 2 * i + 2);
 	}
 	require(std::ranges::min(nothing) < 2 * std::ranges::min(something),
-		std::format("what is ignored costs {}, what is not, {}", std::ranges::min(nothing),
+		std::format("empty Writes take {}, others take {}", std::ranges::min(nothing),
 			    std::ranges::min(something)));
 	{
 		Flood flood(stream.peer(), fpdu(Tagged{}.ulpdu({})));
@@ -496,7 +490,7 @@ void flood_of_nothing(const std::string &address, Role role)
 	require(lines_in_the_log() == before, "the log does not grow");
 }
 
-/* What comes behind an error is not looked at: one answer, one event, no line in the log. */
+/* Input behind an error is ignored: there is one answer, one event, and no line in the log. */
 void flood_of_errors(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -514,7 +508,7 @@ void flood_of_errors(const std::string &address, Role role)
 		other.expect_alive();
 	}
 	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
-	require(next_event(stream.channel(), 200).type < 0, "the application hears of it once");
+	require(next_event(stream.channel(), 200).type < 0, "the application gets one event");
 	require(stream.memory().is_zero(), "nothing is placed");
 	require(lines_in_the_log() == before, "the log does not grow");
 }
@@ -531,7 +525,7 @@ void limits_of_pinned_memory(const std::string &address)
 	Mr small(ibv_reg_mr(pair.a().pd(), memory.data(), 4096, Buffer::all_rights));
 	Mr large(ibv_reg_mr(pair.a().pd(), memory.data(), memory.size(), Buffer::all_rights));
 
-	require(small != nullptr, "a little memory can be registered");
+	require(small != nullptr, "one page can be registered");
 	require(large == nullptr && errno == ENOMEM, "more than RLIMIT_MEMLOCK cannot");
 }
 
@@ -557,12 +551,13 @@ const cases::Case all[] = {
 	  one_guess_for_a_connection },
 	{ "SEC-07 deregistered memory is left alone",
 	  in_both_roles<deregistered_memory_is_left_alone> },
-	{ "SEC-14 Reads that nobody fetches take no memory", greedy_reads },
-	{ "SEC-15 slow Requests keep nobody from connecting", slow_requests },
-	{ "SEC-19 every opcode may have any length", lengths_of_every_opcode },
+	{ "SEC-14 Reads whose Responses are not taken need no memory", greedy_reads },
+	{ "SEC-15 slow Requests do not keep others from connecting", slow_requests },
+	{ "SEC-19 every opcode is checked at every length", lengths_of_every_opcode },
 	{ "SEC-21 idle streams can be found and ended", idle_streams_can_be_ended },
-	{ "SEC-22 a flood of empty Writes harms nobody", in_both_roles<flood_of_nothing> },
-	{ "SEC-22 a flood of errors is one error", in_both_roles<flood_of_errors> },
+	{ "SEC-22 a flood of empty Writes harms no other connection",
+	  in_both_roles<flood_of_nothing> },
+	{ "SEC-22 a flood of errors is reported as one error", in_both_roles<flood_of_errors> },
 	{ "SEC-23 memory is registered within RLIMIT_MEMLOCK", limits_of_pinned_memory },
 	{ "SEC-27 a listener is in its own namespace only", other_namespaces },
 };

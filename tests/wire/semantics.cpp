@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* What the verbs say of a stream: states, completions, events (draft-hilland-rddp-verbs). */
+/* States, completions and events of the verbs (draft-hilland-rddp-verbs). */
 #include "stream.hpp"
 
 #include <cerrno>
@@ -33,27 +33,27 @@ void states(const std::string &address)
 {
 	Initiator device(address);
 
-	require(device.end().state() == IBV_QPS_INIT, "INIT before it is connected");
+	require(device.end().state() == IBV_QPS_INIT, "the state is INIT before the connection");
 
 	Peer peer = device.accept();
 
 	peer.say(Initiator::accepting(*peer.hear_frame()).octets());
 	expect_event(device.channel(), RDMA_CM_EVENT_ESTABLISHED);
-	require(device.end().state() == IBV_QPS_RTS, "RTS while it is");
+	require(device.end().state() == IBV_QPS_RTS, "RTS during the connection");
 	peer.end();
 	expect_event(device.channel(), RDMA_CM_EVENT_DISCONNECTED);
-	require(device.end().state() == IBV_QPS_ERR, "ERR when it was");
+	require(device.end().state() == IBV_QPS_ERR, "ERR after it");
 
 	Stream closing(address, Role::responder);
 
 	move_to(closing, IBV_QPS_SQD);
-	require(closing.peer().hears_end(), "SQD closes in good order");
+	require(closing.peer().hears_end(), "SQD closes by a FIN");
 
 	Stream failing(address, Role::responder);
 
 	move_to(failing, IBV_QPS_SQE);
-	require(failing.peer().hear_terminate() == Terminate{ 0, 0, 0 }, "SQE by a Terminate");
-	require(failing.end().state() == IBV_QPS_ERR, "and goes on to ERR");
+	require(failing.peer().hear_terminate() == Terminate{ 0, 0, 0 }, "SQE sends a Terminate");
+	require(failing.end().state() == IBV_QPS_ERR, "SQE goes on to ERR");
 }
 
 void closing_with_work_left(const std::string &address, Role role)
@@ -62,7 +62,7 @@ void closing_with_work_left(const std::string &address, Role role)
 
 	idle.end().receive(idle.memory().sge(0, 8), 1);
 	require(!rdma_disconnect(idle.end().id()), "the application disconnects");
-	require(idle.peer().hears_end(), "with nothing to do the stream just ends");
+	require(idle.peer().hears_end(), "without requests left the stream ends by a FIN");
 	expect_completion(idle.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 	idle.expect_disconnect();
 
@@ -70,10 +70,10 @@ void closing_with_work_left(const std::string &address, Role role)
 
 	busy.end().read(busy.memory().sge(0, 8), 0, 0x1234, 1);
 	busy.end().send(busy.memory().sge(0, 8), 2);
-	require(busy.hear().opcode() == 1 && busy.hear().opcode() == 3, "both are sent");
+	require(busy.hear().opcode() == 1 && busy.hear().opcode() == 3, "both requests are sent");
 	require(!rdma_disconnect(busy.end().id()), "the application disconnects");
 	expect_completion(busy.end().send_cq(), IBV_WC_WR_FLUSH_ERR, 1);
-	require(busy.end().state() == IBV_QPS_ERR, "a Read that is not answered is an error");
+	require(busy.end().state() == IBV_QPS_ERR, "an unanswered Read is an error");
 	busy.expect_disconnect();
 }
 
@@ -96,7 +96,7 @@ void culprit_first(const std::string &address, Role role)
 	expect_no_completion(stream.end().recv_cq(), 20);
 }
 
-/* The peer does not close: the device does. */
+/* The peer sends a Terminate and does not close, so the device must. */
 void terminate_closes(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -104,7 +104,7 @@ void terminate_closes(const std::string &address, Role role)
 	stream.peer().say(fpdu(Untagged{ .rdmap = 0x47, .queue = 2 }.ulpdu(be32(0x11000000))));
 	require(stream.peer().hears_end(), "the device closes");
 	stream.expect_disconnect();
-	require(stream.end().state() == IBV_QPS_ERR, "and is in error");
+	require(stream.end().state() == IBV_QPS_ERR, "the QP is in error");
 }
 
 void posted_in_error(const std::string &address, Role role)
@@ -175,7 +175,7 @@ void half_close_between_fpdus(const std::string &address, Role role)
 	stream.peer().end();
 	while (auto heard = stream.peer().hear_fpdu())
 		require(heard->crc_is_good, "FPDUs are whole until the end");
-	require(stream.peer().hear(1, 0).empty(), "nothing is left of a broken one");
+	require(stream.peer().hear(1, 0).empty(), "the stream does not end within an FPDU");
 	stream.expect_disconnect();
 }
 
@@ -185,7 +185,7 @@ void fences_and_depth(const std::string &address, Role role)
 	Peer &peer = stream.peer();
 	ibv_sge sge = stream.memory().sge(0, 8);
 
-	/* ORD is 1: the second Read waits, and what is behind it with it. */
+	/* ORD is 1, so the second Read and the Send behind it must wait. */
 	stream.end().read(sge, 1, 0x1234, 1);
 	stream.end().read(sge, 2, 0x1234, 2);
 	stream.end().send(sge, 3);
@@ -198,7 +198,7 @@ void fences_and_depth(const std::string &address, Role role)
 	require(read.source_offset == 2 && stream.hear().opcode() == 3, "then both are sent");
 	peer.say(response(read, Octets(8)));
 
-	/* A fence waits for Reads before it. */
+	/* A fenced Send waits for Reads before it. */
 	stream.end().read(sge, 4, 0x1234, 4);
 	stream.end().send(sge, 5, IBV_SEND_SIGNALED | IBV_SEND_FENCE);
 	read = stream.hear().read_request();
@@ -220,7 +220,7 @@ void read_sink(const std::string &address, Role role)
 	wr.opcode = IBV_WR_RDMA_READ;
 	require(stream.end().post(wr, &bad) == EINVAL, "two SGEs are refused");
 
-	/* Its STag is seen by the peer, but is good for the Response only. */
+	/* The peer learns the sink's STag, which must only be valid for the Response. */
 	stream.end().read(stream.memory().sge(0, 8), 0, 0x1234, 1);
 
 	ReadRequest read = stream.hear().read_request();
@@ -231,7 +231,7 @@ void read_sink(const std::string &address, Role role)
 	stream.peer().say(fpdu(Tagged{ .stag = read.sink_stag, .offset = read.sink_offset }.ulpdu(
 		octets_of(2, 8))));
 	stream.expect_terminate({ 1, 1, 0 });
-	require(stream.memory().holds(1, 0, 8), "a Write does");
+	require(stream.memory().holds(1, 0, 8), "the Write is not placed");
 }
 
 void completion_queue_overflow(const std::string &address, Role role)
@@ -246,11 +246,11 @@ void completion_queue_overflow(const std::string &address, Role role)
 	}
 	stream.peer().say(said);
 	require(next_async_event(stream.end().qp()->context) == IBV_EVENT_CQ_ERR,
-		"the application is told");
+		"the application gets an event");
 	stream.expect_disconnect();
-	require(stream.end().state() == IBV_QPS_ERR, "its QP is in error");
+	require(stream.end().state() == IBV_QPS_ERR, "the QP of this CQ is in error");
 	bystander.expect_alive();
-	require(bystander.end().state() == IBV_QPS_RTS, "another one is not");
+	require(bystander.end().state() == IBV_QPS_RTS, "another QP is not");
 }
 
 void asynchronous_events(const std::string &address, Role role)
@@ -279,21 +279,23 @@ void asynchronous_events(const std::string &address, Role role)
 const cases::Case all[] = {
 	{ "VRB-01 states are those of the connection", states },
 	{ "VRB-02 closing with work left is an error", in_both_roles<closing_with_work_left> },
-	{ "VRB-03 the culprit keeps its status, others are flushed", in_both_roles<culprit_first> },
+	{ "VRB-03 the request at fault keeps its status, others are flushed",
+	  in_both_roles<culprit_first> },
 	{ "VRB-04 a Terminate always closes", in_both_roles<terminate_closes> },
-	{ "VRB-05 what is posted in error is flushed, once", in_both_roles<posted_in_error> },
+	{ "VRB-05 a request posted to a QP in error is flushed, once",
+	  in_both_roles<posted_in_error> },
 	{ "VRB-06 a request that fails counts as signalled", in_both_roles<failure_is_signalled> },
 	{ "VRB-07 an empty SGE may have any lkey", in_both_roles<empty_sges> },
 	{ "VRB-08 a region that is invalid may be invalidated again",
 	  in_both_roles<invalid_again> },
 	{ "VRB-09 at a half-close the device stops between FPDUs",
 	  in_both_roles<half_close_between_fpdus> },
-	{ "VRB-10 Reads beyond ORD, and fences, hold back what is behind",
+	{ "VRB-10 Reads beyond ORD, and fences, hold back the requests behind them",
 	  in_both_roles<fences_and_depth> },
 	{ "VRB-11 the sink of a Read is one SGE with local rights", in_both_roles<read_sink> },
-	{ "VRB-12 a full CQ is told, and ends its own QPs only",
+	{ "VRB-12 an overflow of a CQ is reported, and ends its own QPs only",
 	  in_both_roles<completion_queue_overflow> },
-	{ "VRB-14 faults of the peer are told by events", in_both_roles<asynchronous_events> },
+	{ "VRB-14 faults of the peer are reported by events", in_both_roles<asynchronous_events> },
 };
 
 } /* namespace */

@@ -17,7 +17,7 @@ using namespace wire;
 namespace
 {
 
-/* Hung up on at once, without an answer, and without a word to the application. */
+/* The device hangs up at once, sends no answer, and does not tell the application. */
 void expect_refused(Responder &device, const Octets &octets, Where where = Where::current())
 {
 	Peer peer(device.address());
@@ -27,16 +27,16 @@ void expect_refused(Responder &device, const Octets &octets, Where where = Where
 	device.expect_unaware(where);
 }
 
-/* The Reply to a Request that is to be accepted. */
+/* Accepts the peer's Request. Returns the Reply. */
 Frame expect_accepted(Responder &device, Peer &peer, Where where = Where::current())
 {
 	device.take_request(where);
-	require(!device.accept(), "rdma_accept goes well", where);
+	require(!device.accept(), "rdma_accept succeeds", where);
 
 	auto reply = peer.hear_frame();
 
 	require(reply && reply->key == reply_key, "a Reply comes", where);
-	require(!(reply->flags & 0x20), "it accepts", where);
+	require(!(reply->flags & 0x20), "the Reply accepts", where);
 	device.expect_established(where);
 	return *reply;
 }
@@ -63,7 +63,7 @@ void wrong_key(const std::string &address)
 	expect_refused(device, Frame{ .key = reply_key }.octets());
 }
 
-/* Two that call each other. */
+/* The peer answers the device's Request with a Request of its own. */
 void request_for_a_reply(const std::string &address)
 {
 	Initiator device(address);
@@ -86,7 +86,8 @@ void reserved_flags(const std::string &address)
 	Peer called = caller.accept();
 	auto request = called.hear_frame();
 
-	require(request && !(request->flags & 0x2f), "the device's own Request has none of them");
+	require(request && !(request->flags & 0x2f),
+		"the device's own Request sets no reserved flag");
 	reply = Initiator::accepting(*request);
 	reply.flags |= 0x0f;
 	called.say(reply.octets());
@@ -111,7 +112,7 @@ void wrong_revision(const std::string &address)
 	}
 }
 
-/* Whether CRCs are on, by what the device sends and by what it minds. */
+/* Checks whether CRCs are on: whether the device sends them, and whether it checks ours. */
 void expect_crc(Stream &stream, bool is_on)
 {
 	Octets bad = fpdu(Untagged{}.ulpdu(octets_of(1, 9)));
@@ -141,7 +142,7 @@ void crc_if_either_wants(const std::string &address, Role role)
 
 			reply.flags = 0x10 | flags;
 
-			/* The opening Write of the device has no CRC perhaps. */
+			/* The opening Write may have no CRC, which "open" would require. */
 			Stream stream(address, role,
 				      { .request = { .flags = flags },
 					.reply = reply,
@@ -194,11 +195,11 @@ void long_private_data(const std::string &address)
 
 	peer.hear_frame();
 	peer.say(Frame{ .key = reply_key, .flags = 0x50, .revision = 2, .length = 513 }.octets());
-	require(peer.is_hung_up(), "so is a Reply");
+	require(peer.is_hung_up(), "a Reply is hung up on, too");
 	caller.expect_failure();
 }
 
-/* More than 255 octets do not fit what the kernel's iw_cm hands up: no buffer for them there. */
+/* The kernel's iw_cm has no room for more than 255 octets of private data. */
 void private_data_of_a_reply(const std::string &address)
 {
 	for (std::size_t size : { 0, 1, 255, 256, 508 }) {
@@ -210,14 +211,14 @@ void private_data_of_a_reply(const std::string &address)
 		reply.private_data = reply.private_data + data;
 		peer.say(reply.octets());
 		if (size > 255) {
-			require(peer.is_hung_up(), "what cannot be handed up is hung up on");
+			require(peer.is_hung_up(), "longer private data is hung up on");
 			device.expect_failure();
 			continue;
 		}
 
 		Event event = expect_event(device.channel(), RDMA_CM_EVENT_ESTABLISHED);
 
-		require(event.private_data == data, "the caller has it, octet for octet");
+		require(event.private_data == data, "the caller gets the private data unchanged");
 	}
 }
 
@@ -233,7 +234,8 @@ void private_data_is_intact(const std::string &address)
 
 		Event request = device.take_request();
 
-		require(request.private_data == data, "it is the application's, octet for octet");
+		require(request.private_data == data,
+			"the application gets the private data unchanged");
 		device.accept();
 		peer.abort();
 		while (next_event(device.channel()).type != RDMA_CM_EVENT_DISCONNECTED)
@@ -278,7 +280,7 @@ void segmentation(const std::string &address)
 	expect_event(caller.channel(), RDMA_CM_EVENT_ESTABLISHED);
 }
 
-/* TCP tells of both before the device looks, which is one event to it. */
+/* The Reply and the FIN may both arrive before the device looks at the socket. */
 void end_behind_a_reply(const std::string &address)
 {
 	for (unsigned int i = 0; i < 20; i++) {
@@ -298,9 +300,9 @@ void silence_before_a_request(const std::string &address)
 	Responder device(address);
 	Peer peer(device.address());
 
-	require(peer.hears_nothing(200), "nothing is said");
+	require(peer.hears_nothing(200), "the device sends nothing");
 	peer.say(first(Frame{}.octets(), 19));
-	require(peer.hears_nothing(200), "nothing is said to 19 octets");
+	require(peer.hears_nothing(200), "the device sends nothing after 19 octets");
 }
 
 void rejection_by_the_application(const std::string &address)
@@ -316,7 +318,7 @@ void rejection_by_the_application(const std::string &address)
 	auto reply = peer.hear_frame();
 
 	require(reply && reply->key == reply_key && reply->flags & 0x20, "the Reply rejects");
-	require(reply->private_data == data, "it has the application's data");
+	require(reply->private_data == data, "the Reply has the application's data");
 	require(peer.hears_end(), "no FPDU follows");
 }
 
@@ -333,11 +335,11 @@ void rejection_by_the_peer(const std::string &address)
 
 	Event event = expect_event(device.channel(), RDMA_CM_EVENT_REJECTED);
 
-	require(event.private_data == Octets{ 'n', 'o' }, "the application has the peer's data");
+	require(event.private_data == Octets{ 'n', 'o' }, "the application gets the peer's data");
 	require(peer.is_hung_up(), "no FPDU comes");
 }
 
-/* The application does not wait; the device does. */
+/* The application posts at once, but the device waits for the first FPDU. */
 void responder_waits(const std::string &address)
 {
 	Stream stream(address, Role::responder, { .open = false });
@@ -345,14 +347,14 @@ void responder_waits(const std::string &address)
 	stream.memory().fill(5);
 	stream.end().send(stream.memory().sge(0, 8), 1);
 	stream.end().write(stream.memory().sge(0, 8), 0, 0, 2);
-	require(stream.peer().hears_nothing(300), "nothing is sent before an FPDU came");
+	require(stream.peer().hears_nothing(300), "nothing is sent before an FPDU has come");
 
 	Octets opening = fpdu(Tagged{}.ulpdu({}));
 
 	stream.peer().say(first(opening, opening.size() - 1));
-	require(stream.peer().hears_nothing(100), "nor before it came whole");
+	require(stream.peer().hears_nothing(100), "nothing is sent before all of it has come");
 	stream.peer().say(after(opening, opening.size() - 1));
-	require(stream.hear().payload() == octets_of(5, 8), "then it is");
+	require(stream.hear().payload() == octets_of(5, 8), "then the Send is sent");
 	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 1);
 	expect_completion(stream.end().send_cq(), IBV_WC_SUCCESS, 2);
 }
@@ -363,10 +365,10 @@ void responder_need_not_wait(const std::string &address)
 	Stream stream(address, Role::responder, { .open = false });
 
 	stream.end().send(stream.memory().sge(0, 8), 1);
-	require(stream.hear().payload().size() == 8, "the Send comes unasked");
+	require(stream.hear().payload().size() == 8, "the Send comes first");
 }
 
-/* Hung up on when this much time is over, no sooner and not much later. */
+/* The device hangs up after this time, no sooner and not much later. */
 void expect_hung_up_after(Peer &peer, std::chrono::steady_clock::time_point start,
 			  std::chrono::seconds time, Where where = Where::current())
 {
@@ -377,10 +379,10 @@ void expect_hung_up_after(Peer &peer, std::chrono::steady_clock::time_point star
 
 	require(peer.is_hung_up(static_cast<int>(std::max(left, 1ms).count())),
 		std::format("the peer is hung up on after {} s", time.count()), where);
-	require(now() > start + time - 500ms, "but not before", where);
+	require(now() > start + time - 500ms, "the peer is not hung up on before", where);
 }
 
-/* All deadlines run at the same time: a responder gives 5 s, an initiator 10. */
+/* A responder waits 5 s, an initiator 10 s. All deadlines are tested at the same time. */
 void deadlines(const std::string &address)
 {
 	using namespace std::chrono_literals;
@@ -395,13 +397,13 @@ void deadlines(const std::string &address)
 	called.hear_frame();
 	half.say(first(Frame{}.octets(), 19));
 
-	/* The deadline is that of the whole Request: octets do not put it off. */
+	/* The deadline is for the whole Request. Further octets do not extend it. */
 	Octets request = Frame{ .private_data = octets_of(1, 60) }.octets();
 	std::size_t said = 0;
 
 	for (; said < request.size() && slow.hears_nothing(200); said++)
 		slow.say(first(after(request, said), 1));
-	require(said < 40, "one that says an octet now and then is hung up on");
+	require(said < 40, "a peer that sends an octet now and then is hung up on");
 	for (Peer *peer : { &slow, &silent, &half })
 		expect_hung_up_after(*peer, start, 5s);
 	for (Peer *peer : { &called, &stops })
@@ -421,13 +423,13 @@ void deadline_of_the_rtr(const std::string &address)
 	Stream silent(address, Role::responder, setup), slow(address, Role::responder, setup);
 	Octets rtr = fpdu(Tagged{}.ulpdu({}));
 
-	/* Its octets do not put off the deadline. */
+	/* Octets of the RTR do not extend the deadline. */
 	for (std::size_t said = 0; said + 1 < rtr.size() && slow.peer().hears_nothing(800); said++)
 		slow.peer().say(first(after(rtr, said), 1));
 	for (Stream *stream : { &slow, &silent }) {
 		expect_hung_up_after(stream->peer(), start, 10s);
 		require(next_event(stream->channel()).status == -ETIMEDOUT,
-			"the application hears that the time was over");
+			"the application is told of a timeout");
 	}
 }
 
@@ -439,14 +441,14 @@ void no_terminate_to_a_bad_frame(const std::string &address)
 	expect_refused(device, Frame{ .key = "MPA ID Req Framf" }.octets());
 	expect_refused(device, Octets{ 'm' });
 	require(std::chrono::steady_clock::now() - start < std::chrono::seconds(3),
-		"it closes at once, before the rest has come");
+		"the device closes at once and does not wait for the rest");
 
 	Initiator caller(address);
 	Peer peer = caller.accept();
 
 	peer.hear_frame();
 	peer.say(Octets(20, 'x'));
-	require(peer.is_hung_up(), "an initiator says nothing either");
+	require(peer.is_hung_up(), "an initiator sends no Terminate, either");
 	caller.expect_failure();
 }
 
@@ -476,7 +478,7 @@ void nothing_leaks(const std::string &address)
 		peer.say(Frame{}.octets());
 		device.take_request();
 		device.reject();
-		require(peer.hear_frame().has_value() && peer.is_hung_up(), "rejected");
+		require(peer.hear_frame().has_value() && peer.is_hung_up(), "the peer is rejected");
 	}
 	for (int tries = 0; sockets_in_use() != before; tries++) {
 		require(tries < 100, std::format("{} sockets are left, {} were there before",
@@ -496,17 +498,18 @@ const cases::Case all[] = {
 	{ "MPA-09 with CRCs off their field is not looked at", crc_off_is_ignored },
 	{ "MPA-10 a PD_Length over 512 is hung up on at once", long_private_data },
 	{ "MPA-11 private data is intact, or more than can be taken", private_data_is_intact },
-	{ "MPA-11 so is that of a Reply", private_data_of_a_reply },
+	{ "MPA-11 private data of a Reply is intact, or more than can be taken",
+	  private_data_of_a_reply },
 	{ "MPA-12 octets after a Request are hung up on", octets_after_a_request },
 	{ "MPA-13 frames may come in any segmentation", segmentation },
-	{ "MPA-13 an end right behind a Reply is heard", end_behind_a_reply },
+	{ "MPA-13 a FIN right after a Reply is noticed", end_behind_a_reply },
 	{ "MPA-14 a responder is silent before a Request", silence_before_a_request },
 	{ "MPA-15 a rejection comes with its data", rejection_by_the_application },
 	{ "MPA-16 an initiator hears of a rejection and its data", rejection_by_the_peer },
 	{ "MPA-17 a responder waits for the first valid FPDU", responder_waits },
-	{ "MPA-17 a setting keeps it from waiting", responder_need_not_wait },
+	{ "MPA-17 with responder_hold off a responder does not wait", responder_need_not_wait },
 	{ "MPA-18 startup has a deadline on both ends", deadlines },
-	{ "MPA-18 so has the opening message", deadline_of_the_rtr },
+	{ "MPA-18 the opening message has a deadline", deadline_of_the_rtr },
 	{ "MPA-19 a bad frame is closed on at once, without Terminate",
 	  no_terminate_to_a_bad_frame },
 	{ "MPA-20 refused and rejected connections leave nothing behind", nothing_leaks },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A raw peer and an application on the device that talk to each other, in both roles. */
+/* A raw peer and an application on the device that talk to each other. */
 #include "stream.hpp"
 
 #include <cerrno>
@@ -27,7 +27,7 @@ Frame enhanced_reply(std::uint16_t first, std::uint16_t second, const Octets &pr
 	return { reply_key, 0x50, 2, enhanced_block(first, second) + private_data };
 }
 
-/* Of the device's own ORD, which is more, the peer lets it have this much. */
+/* The device's own ORD is larger. The peer's IRD limits it to depth. */
 Setup with_depth(std::uint8_t depth, Setup setup)
 {
 	setup.request = enhanced_request(depth, depth);
@@ -133,7 +133,7 @@ Event Initiator::expect_failure(Where where)
 	require(event.type == RDMA_CM_EVENT_CONNECT_ERROR ||
 			event.type == RDMA_CM_EVENT_UNREACHABLE ||
 			event.type == RDMA_CM_EVENT_REJECTED,
-		std::format("event {} tells that the call has failed", event.type), where);
+		std::format("event {} reports a failed call", event.type), where);
 	return event;
 }
 
@@ -223,7 +223,7 @@ Fpdu Stream::expect_terminate(Terminate expected, Where where)
 	require(*heard == expected,
 		std::format("the Terminate is {}, not {}", to_string(expected), to_string(*heard)),
 		where);
-	require(peer().hears_end(), "a FIN follows", where);
+	require(peer().hears_end(), "a FIN follows it", where);
 	expect_disconnect(where);
 	return fpdu;
 }
@@ -262,7 +262,7 @@ std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout
 	return event.event_type;
 }
 
-/* There is one device: that of the theme. */
+/* The theme has only one device. */
 std::string device_setting(const std::string &setting)
 {
 	int count = 0;
@@ -292,7 +292,8 @@ Setting::Setting(const std::string &file, const std::string &value) : file_(file
 
 Setting::~Setting()
 {
-	std::ofstream(file_) << before_ << '\n'; /* nothing would not be written at all */
+	std::ofstream(file_) << before_
+			     << '\n'; /* without '\n' an empty value would not be written */
 }
 
 } /* namespace wire */

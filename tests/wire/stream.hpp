@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* A raw peer and an application on the device that talk to each other, in both roles. */
+/* A raw peer and an application on the device that talk to each other. */
 #pragma once
 
 #include "../verbs/cases.hpp"
@@ -11,24 +11,24 @@
 namespace wire
 {
 
-/* Of the device: it is called, or it calls. */
+/* The role of the device: a responder is called, an initiator calls. */
 enum class Role { responder, initiator };
 
-/* How a connection is set up, on either side. */
+/* How both ends set up a connection. */
 struct Setup {
-	raw::Frame request = {};	      /* of a raw peer that calls */
-	std::optional<raw::Frame> reply = {}; /* of one that is called; see accepting() if none */
-	int segment_size = 0;		      /* that the raw peer announces; 0 leaves it to TCP */
-	std::uint8_t ird = 16;		      /* of the application */
+	raw::Frame request = {};	      /* Request of a raw peer that calls */
+	std::optional<raw::Frame> reply = {}; /* Reply of one that is called, else accepting() */
+	int segment_size = 0;		      /* MSS of the raw peer; 0 leaves it to TCP */
+	std::uint8_t ird = 16;		      /* IRD and ORD of the application */
 	std::uint8_t ord = 16;
 	std::vector<std::uint8_t> private_data = {};
 	rdma::QpOptions qp = {};
 	std::size_t memory = 4096;
 	int access = rdma::Buffer::all_rights;
-	bool open = true; /* the first FPDU of the initiator is over */
+	bool open = true; /* also exchange the first FPDU of the initiator */
 };
 
-/* Has this many Reads and Atomics outstanding, of either end, at the most. */
+/* Limits both ends to this many outstanding Reads and Atomics. */
 Setup with_depth(std::uint8_t depth, Setup setup = {});
 
 /* Flags of the enhanced block, RFC 6581 section 9: A and B in its first word, C and D in the
@@ -39,13 +39,13 @@ constexpr std::uint16_t ready_send = 0x4000;
 constexpr std::uint16_t ready_write = 0x8000;
 constexpr std::uint16_t ready_read = 0x4000;
 
-/* A Request, and a Reply, of revision 2. */
+/* An enhanced Request and Reply, of revision 2. */
 raw::Frame enhanced_request(std::uint16_t first, std::uint16_t second,
 			    const raw::Octets &private_data = {});
 raw::Frame enhanced_reply(std::uint16_t first, std::uint16_t second,
 			  const raw::Octets &private_data = {});
 
-/* The two words of the enhanced block of a frame, which has to have one. */
+/* The two words of the enhanced block of a frame. The constructor fails if there is none. */
 struct Enhanced {
 	std::uint16_t first;
 	std::uint16_t second;
@@ -63,7 +63,7 @@ public:
 	rdma::Buffer &memory() { return *memory_; }
 	rdma_event_channel *channel() const { return channel_; }
 
-	/* What the peer needs to reach this octet of the memory. */
+	/* Headers with which the peer accesses the memory at this offset. */
 	raw::Tagged write_to(std::uint64_t offset = 0) const;
 	raw::ReadRequest read_from(std::uint64_t offset, std::uint32_t size) const;
 
@@ -83,14 +83,14 @@ private:
 	std::optional<rdma::Buffer> memory_;
 };
 
-/* Bases are made before members: the listener has to be there first. */
+/* The listener must exist before Application is constructed, so it is in a base class. */
 struct OwnsListener {
 	explicit OwnsListener(const std::string &address) : listener_(address) {}
 
 	rdma::Listener listener_;
 };
 
-/* The device is called. */
+/* The application of a device that is called. */
 class Responder : private OwnsListener, public Application
 {
 public:
@@ -98,13 +98,13 @@ public:
 
 	const sockaddr *address() const { return listener_.address(); }
 
-	/* A request has come, and the application is ready to answer it. */
+	/* Takes the next Request and prepares the application's end. */
 	rdma::Event take_request(rdma::Where where = rdma::Where::current());
-	/* 0, or errno */
+	/* Returns 0, or errno. */
 	int accept();
 	void reject(const std::vector<std::uint8_t> &private_data = {});
 	void expect_established(rdma::Where where = rdma::Where::current());
-	/* The application has heard nothing at all. */
+	/* Checks that the application got no event. */
 	void expect_unaware(rdma::Where where = rdma::Where::current());
 };
 
@@ -112,16 +112,16 @@ struct OwnsChannel {
 	rdma::EventChannel owned_ = rdma::create_event_channel();
 };
 
-/* The device calls a raw peer, as soon as it is made. */
+/* The application of a device that calls a raw peer. The constructor calls. */
 class Initiator : private OwnsChannel, public Application
 {
 public:
 	explicit Initiator(const std::string &address, const Setup &setup = {});
 
 	raw::Peer accept() { return acceptor_.accept(); }
-	/* The application hears that it could not connect. */
+	/* The application gets an event that the call has failed. */
 	rdma::Event expect_failure(rdma::Where where = rdma::Where::current());
-	/* The Reply by which the raw peer accepts any Request: the first type of RTR that fits. */
+	/* A Reply that accepts this Request, with a type of RTR that the Request offers. */
 	static raw::Frame accepting(const raw::Frame &request);
 
 private:
@@ -140,18 +140,18 @@ public:
 	rdma::Buffer &memory() { return application().memory(); }
 	rdma_event_channel *channel() { return application().channel(); }
 
-	/* What the device has said: the Reply, or the Request. */
+	/* The frame that the device sent: the Reply, or the Request. */
 	const raw::Frame &frame() const { return frame_; }
 
-	/* The next FPDU, which has to come, with a good CRC. */
+	/* The next FPDU. Fails if none comes or its CRC is bad. */
 	raw::Fpdu hear(rdma::Where where = rdma::Where::current());
-	/* The next FPDU is this Terminate, then the stream ends in good order, and the application
-	 * hears of it. The FPDU is given back.
+	/* The next FPDU must be this Terminate. Then the stream must end by a FIN, and the
+	 * application must get an event. Returns the FPDU.
 	 */
 	raw::Fpdu expect_terminate(raw::Terminate expected,
 				   rdma::Where where = rdma::Where::current());
 	void expect_disconnect(rdma::Where where = rdma::Where::current());
-	/* The device answers a Read of this number: so all that was said before went well. */
+	/* The device answers an empty Read with this MSN: it accepted everything before. */
 	void expect_alive(std::uint32_t msn = 1, rdma::Where where = rdma::Where::current());
 
 private:
@@ -167,13 +167,13 @@ private:
 /* A word of the application's memory. */
 std::uint64_t &word(Stream &stream, std::size_t place = 0);
 
-/* The next asynchronous event of the device, already acknowledged; nothing after the deadline. */
+/* The next asynchronous event of the device, already acknowledged; nothing after the timeout. */
 std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout_ms = 10000);
 
-/* Where the setting of this name of the device is. */
+/* The file in sysfs of this setting of the device. */
 std::string device_setting(const std::string &name);
 
-/* A file in sysfs with another value, and in the end with its own again. */
+/* Writes a value to a file in sysfs or procfs, and restores the old value at the end. */
 class Setting
 {
 public:
@@ -185,7 +185,7 @@ private:
 	std::string before_;
 };
 
-/* A case for each role. */
+/* Proves a claim with the device in each role. */
 template <void (*prove)(const std::string &address, Role role)>
 void in_both_roles(const std::string &address)
 {

@@ -72,7 +72,7 @@ void headers_of_a_send(const std::string &address, Role role)
 	require(after(heard.ulpdu, 22) == be16(58) + first(bad, 18), "length and DDP header");
 }
 
-/* A Read Request that is wrong in itself, not in what it wants to read. */
+/* The Read Request itself is wrong, not its source. */
 void headers_of_a_wrong_read(const std::string &address, Role role)
 {
 	ReadRequest read;
@@ -93,10 +93,10 @@ void headers_of_a_wrong_read(const std::string &address, Role role)
 	}
 }
 
-/* The rest of a Read, when its source is gone in the middle. */
+/* The source of a Read is deregistered in the middle of the Response. */
 void advanced_headers(const std::string &address, Role role)
 {
-	constexpr std::uint32_t size = 16 << 20; /* more than TCP takes while nobody reads */
+	constexpr std::uint32_t size = 16 << 20; /* more than TCP buffers for a peer that is idle */
 	Stream stream(address, role);
 	std::optional<Buffer> source(std::in_place, stream.end().pd(), size);
 	ReadRequest read = { .sink_offset = 0x5000,
@@ -113,12 +113,12 @@ void advanced_headers(const std::string &address, Role role)
 	for (; heard.opcode() == 2; heard = stream.hear())
 		sent += static_cast<std::uint32_t>(heard.payload().size());
 	require(heard.terminate() == Terminate{ 0, 1, 0 } && heard.ulpdu.size() == 70,
-		"the STag is no more");
-	require(sent < size, "the Response has not come to its end");
+		"the Terminate reports an invalid STag");
+	require(sent < size, "the Response is not complete");
 	read.sink_offset += sent;
 	read.source_offset += sent;
 	read.size -= sent;
-	require(after(heard.ulpdu, 24) == read.ulpdu(), "the headers ask for what was not sent");
+	require(after(heard.ulpdu, 24) == read.ulpdu(), "the headers are for the rest of the Read");
 }
 
 void one_at_most(const std::string &address, Role role)
@@ -127,7 +127,7 @@ void one_at_most(const std::string &address, Role role)
 
 	stream.peer().say(fpdu(Untagged{ .queue = 4 }.ulpdu({})) + write_to_nowhere() +
 			  fpdu({ 0xc1 }));
-	/* The first error wins; QN, MSN, MO and L are looked at, and that nothing follows. */
+	/* The first error counts. This also checks QN, MSN, MO, L, and that only a FIN follows. */
 	stream.expect_terminate({ 1, 2, 1 });
 }
 
@@ -146,13 +146,13 @@ void unfinished_fpdus_are_finished(const std::string &address, Role role)
 	for (; heard.opcode() == 0; heard = stream.hear())
 		heard_size += heard.payload().size();
 	require(heard.terminate() == Terminate{ 1, 1, 0 }, "whole FPDUs come, then the Terminate");
-	require(heard_size < size, "the rest of the Write does not");
+	require(heard_size < size, "the rest of the Write does not come");
 	require(stream.peer().hears_end(), "then the end");
 	stream.expect_disconnect();
 	expect_completion(stream.end().send_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 }
 
-/* Input that nobody reads would have TCP send a reset, and the Terminate might be lost. */
+/* If the device closed with unread input, TCP would send a RST, and the Terminate may get lost. */
 void heard_in_spite_of_unread_input(const std::string &address, Role role)
 {
 	Stream stream(address, role);
@@ -161,7 +161,7 @@ void heard_in_spite_of_unread_input(const std::string &address, Role role)
 	for (std::uint64_t i = 0; i < 20; i++)
 		said = said + write_to_nowhere(octets_of(1, 60000));
 	stream.peer().say(said);
-	stream.expect_terminate({ 1, 1, 0 }); /* and a FIN */
+	stream.expect_terminate({ 1, 1, 0 }); /* also expects a FIN */
 }
 
 Octets terminate(const Octets &header)
@@ -195,7 +195,7 @@ void peers_terminate_is_told(const std::string &address, Role role)
 	}
 }
 
-/* The end of the stream comes, and no FPDU before it. */
+/* The stream ends, and no FPDU comes before that. */
 void malformed_terminates(const std::string &address, Role role)
 {
 	Octets whole = be32(0x1100c000) + be16(18) + Tagged{}.ulpdu({});
@@ -227,14 +227,14 @@ void reserved_bits(const std::string &address, Role role)
 
 	stream.peer().say(terminate(be32(0x11001fff)));
 	require(next_async_event(stream.end().qp()->context) == IBV_EVENT_QP_ACCESS_ERR,
-		"they are not looked at");
+		"reserved bits are ignored");
 	stream.expect_disconnect();
 
 	Stream other(address, role);
 
 	other.peer().say(write_to_nowhere());
 	require(!(other.expect_terminate({ 1, 1, 0 }).field(20, 2) & 0x1fff),
-		"they are sent as zero");
+		"reserved bits are sent as zero");
 }
 
 void local_abort(const std::string &address, Role role)
@@ -250,7 +250,7 @@ void local_abort(const std::string &address, Role role)
 	require(heard && heard->ulpdu.size() == 22 && heard->field(18, 4) == 0,
 		"a Terminate 0/0 without headers comes");
 
-	/* A work request that cannot be done. */
+	/* A work request that fails locally. */
 	Stream failed(address, role);
 
 	failed.end().send({ failed.memory().address(), 8, failed.memory().mr()->lkey ^ 1 }, 1);
@@ -261,21 +261,24 @@ void local_abort(const std::string &address, Role role)
 }
 
 const cases::Case all[] = {
-	{ "TRM-01 its octets are where they belong", in_both_roles<layout> },
-	{ "TRM-02 it has the length of the whole segment", in_both_roles<segment_length> },
+	{ "TRM-01 a Terminate has each field at its place", in_both_roles<layout> },
+	{ "TRM-02 a Terminate has the length of the whole segment", in_both_roles<segment_length> },
 	{ "TRM-03 R is for Read Requests only", in_both_roles<headers_of_a_send> },
 	{ "TRM-03 R is for the source of a Read only", in_both_roles<headers_of_a_wrong_read> },
-	{ "TRM-04 in a Read it has the rest of the request", in_both_roles<advanced_headers> },
-	{ "TRM-05 one is sent, and nothing after it", in_both_roles<one_at_most> },
+	{ "TRM-04 the Terminate of a Read has the rest of the request",
+	  in_both_roles<advanced_headers> },
+	{ "TRM-05 one Terminate is sent, and nothing after it", in_both_roles<one_at_most> },
 	{ "TRM-06 the first error wins", in_both_roles<one_at_most> },
-	{ "TRM-07 an FPDU under way is finished before it",
+	{ "TRM-07 an FPDU under way is finished before the Terminate",
 	  in_both_roles<unfinished_fpdus_are_finished> },
-	{ "TRM-08 it arrives, whatever else the peer has sent",
+	{ "TRM-08 a Terminate arrives, whatever else the peer has sent",
 	  in_both_roles<heard_in_spite_of_unread_input> },
-	{ "TRM-09 the peer's is told to the application", in_both_roles<peers_terminate_is_told> },
-	{ "TRM-10 a malformed one is not answered", in_both_roles<malformed_terminates> },
-	{ "TRM-11 its reserved bits are zero, and ignored", in_both_roles<reserved_bits> },
-	{ "TRM-12 a local abort is told by 0/0", in_both_roles<local_abort> },
+	{ "TRM-09 the application is told of the peer's Terminate",
+	  in_both_roles<peers_terminate_is_told> },
+	{ "TRM-10 a malformed Terminate is not answered", in_both_roles<malformed_terminates> },
+	{ "TRM-11 reserved bits of a Terminate are zero, and ignored",
+	  in_both_roles<reserved_bits> },
+	{ "TRM-12 a local abort is reported by 0/0", in_both_roles<local_abort> },
 };
 
 } /* namespace */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* STags that one stream has for itself: memory windows of type 2. */
+/* STags that belong to one stream: memory windows of type 2. */
 #include "stream.hpp"
 
 using namespace rdma;
@@ -12,7 +12,7 @@ namespace
 constexpr std::uint32_t size = 64;
 constexpr int all_remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
-/* A stream of which the peer cannot reach the application's memory but through a window. */
+/* A stream whose peer can reach the application's memory only through a window. */
 struct Owning : Stream {
 	Owning(const std::string &address, Role role)
 		: Stream(address, role, { .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND })
@@ -35,7 +35,7 @@ public:
 
 	std::uint32_t stag() const { return window_->rkey; }
 
-	/* These octets of a pattern to its place. */
+	/* A Write of the pattern of this seed through the window. */
 	Octets write(std::uint32_t seed) const
 	{
 		return fpdu(
@@ -54,13 +54,12 @@ private:
 	std::uint64_t address_;
 };
 
-/* Its own stream reads and writes through the window. */
+/* The stream that owns the window can read and write through it. */
 void expect_open(Stream &stream, const Window &window, Where where = Where::current())
 {
 	stream.peer().say(window.write(1) + window.read());
-	require(stream.hear(where).payload() == octets_of(1, size), "it is open to its stream",
-		where);
-	require(stream.memory().holds(1, 0, size), "what was written is in memory", where);
+	require(stream.hear(where).payload() == octets_of(1, size), "the data is read back", where);
+	require(stream.memory().holds(1, 0, size), "the data is in memory", where);
 }
 
 void of_a_domain_or_a_stream(const std::string &address, Role role)
@@ -74,7 +73,7 @@ void of_a_domain_or_a_stream(const std::string &address, Role role)
 	require(owner.memory().is_zero(), "nothing is placed");
 	expect_open(owner, window);
 
-	/* A region is of the domain, and so of all of its streams. */
+	/* A region belongs to the protection domain, so all of its streams can use it. */
 	Stream another(address, role, { .qp = { .pd = owner.end().pd() } });
 	Buffer region(owner.end().pd(), size);
 
@@ -101,7 +100,7 @@ Octets send_with_invalidate(std::uint32_t stag, std::uint8_t rdmap = 0x44)
 	return fpdu(Untagged{ .rdmap = rdmap, .invalidate = stag }.ulpdu({}));
 }
 
-/* Before the message is delivered. */
+/* The window is invalid before the message is delivered. */
 void invalidated_by_a_send(const std::string &address, Role role)
 {
 	for (std::uint8_t rdmap : { 0x44, 0x46 }) {
@@ -116,7 +115,7 @@ void invalidated_by_a_send(const std::string &address, Role role)
 		ibv_wc wc = expect_completion(owner.end().recv_cq(), IBV_WC_SUCCESS, 1);
 
 		require(wc.wc_flags == IBV_WC_WITH_INV && wc.invalidated_rkey == window.stag(),
-			"the application is told");
+			"the completion has the STag");
 		owner.expect_terminate({ 1, 1, 0 });
 		require(owner.memory().holds(5, 0, size), "nothing is placed after it");
 	}

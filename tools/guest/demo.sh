@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The main job, inside of the guest: two network namespaces, an RDMA device in each, and programs
-# that know nothing of xiw: demo.sh [LINK-TYPE]
+# The demo, inside of the guest: two network namespaces with an RDMA device in each, and unmodified
+# RDMA programs that talk between them: demo.sh [LINK-TYPE]
 
 set -euo pipefail
 type=${1:-xiw}
@@ -11,13 +11,14 @@ run() { printf '\n# %s\n' "$*"; "$@"; }
 left() { run ip netns exec left "$@"; }
 right() { run ip netns exec right "$@"; }
 
-# listens PORT: whether "right" has a listening socket (state 0A) there.
+# listens PORT: succeeds if "right" has a listening socket (state 0A) at this port.
 listens() {
 	ip netns exec right cat /proc/net/tcp{,6} |
 		grep -q "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:0000 0A"
 }
 
-# pair PORT SERVER -- CLIENT: the server in "right", as soon as it listens the client in "left".
+# pair PORT SERVER -- CLIENT: runs the server in "right" and, as soon as it listens, the client in
+# "left".
 pair() {
 	local port=$1 server=() pid
 	shift
@@ -64,8 +65,8 @@ step "Ping-pong by RDMA, data verified (librdmacm)"
 pair 7174 rping -s -a 10.0.0.2 -C 10 -S 64 -V -- \
 	rping -c -a 10.0.0.2 -C 10 -S 64 -V -v
 
-step "The devices can go, and then the module"
+step "The devices are deleted, and the module is unloaded"
 left rdma link del xiw-left
 right rdma link del xiw-right
 run modprobe -r "$type"
-printf '\nThe demo is complete: every command above ended well.\n'
+printf '\nThe demo is complete: every command above succeeded.\n'

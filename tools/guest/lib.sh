@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # shellcheck shell=bash
-# What the pieces of tools/guest share: messages, the cache with its locks, and a private apt.
+# Functions for all scripts in tools/guest: messages, the cache with its locks, and a private apt.
 #
-# $XIW_CACHE (default /var/cache/xiw) holds "items": files or folders named NAME-HASH, where the
-# hash is taken over all that the item is made from. An item is complete as soon as it has its
-# name; it is never changed afterwards, and removed when nothing has used it for $keep_days days.
-# Package versions are looked up again after $fresh_days days; a new kernel gives new items.
+# $XIW_CACHE (default /var/cache/xiw) holds "items": files or folders named NAME-HASH, where HASH is
+# taken over everything that the item is made from. An item gets its name when it is complete and
+# does not change afterwards. It is removed when no run has used it for $keep_days days. Package
+# versions are looked up again after $fresh_days days; a new kernel makes new items.
 #
-# The cache is root's alone, as root runs what lies there. Its marker says that it was made to be one:
-# nothing is ever removed from a folder that has none.
+# Only root may enter the cache, because root runs the files in it. A marker file says that the
+# folder was made as a cache. Nothing is ever removed from a folder without the marker.
 
 set -euo pipefail
 shopt -s inherit_errexit
@@ -24,14 +24,14 @@ fresh_days=7
 say() { printf 'xiw: %s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-# need_root: everything here mounts, makes roots and reads root's cache.
+# need_root: fails unless run by root. All scripts mount, make roots and read root's cache.
 need_root() {
 	[[ $EUID -eq 0 ]] || die "must run as root"
 	open_cache
 	mkdir -p "$cache/log"
 }
 
-# open_cache: makes the cache, or sees that it is one, and keeps others out.
+# open_cache: makes the cache, or checks that the folder is one, and closes it to other users.
 open_cache() {
 	local foreign
 	(mkdir -p "$(dirname "$cache")" && umask 077 && mkdir -p "$cache") ||
@@ -44,14 +44,14 @@ open_cache() {
 		# Another process may have made the marker meanwhile.
 		[[ ! $foreign || -f $cache/$marker ]] ||
 			die "$cache is no cache of xiw's, for it holds \"$foreign\":" \
-				"let XIW_CACHE name a new folder or an empty one"
-		echo "Made by xiw's tools, which remove from here what is old." >"$cache/$marker"
+				"set XIW_CACHE to a new folder or an empty one"
+		echo "Made by xiw's tools, which remove old files from here." >"$cache/$marker"
 	fi
 	chmod 0700 "$cache"
 }
 
-# foreign_names: a name that no cache would have. The caches of before there was a marker are known by
-# their lock, and by having nothing else than such caches had.
+# foreign_names: prints the first name in the folder that no cache would contain. Caches from before
+# the marker existed are recognised by their lock and by having only names that such caches had.
 foreign_names() {
 	local names known='apt|log|run|kernels(\.new)?|newest-source\.table(\.[a-z0-9]+)?|[a-z0-9.-]+\.lock'
 	known+='|[a-z0-9.-]+-[0-9a-f]{12}(\.new)?'
@@ -60,10 +60,10 @@ foreign_names() {
 	grep -vxE -m 1 "$known" <<<"$names" || true
 }
 
-# packages FILE...: the names in package lists, without comments.
+# packages FILE...: prints the names in package lists, without comments.
 packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$@"; }
 
-# retry COMMAND...: three attempts, for downloads.
+# retry COMMAND...: runs the command up to three times, because downloads may fail.
 retry() {
 	local i
 	for i in 1 2 3; do
@@ -74,7 +74,7 @@ retry() {
 	return 1
 }
 
-# install_host_packages: what host.packages lists and dpkg does not know as installed.
+# install_host_packages: installs the packages of host.packages that are missing.
 install_host_packages() {
 	local missing=() package
 	while read -r package; do
@@ -93,8 +93,8 @@ host_apt_install() {
 		retry apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@"
 }
 
-# logged NAME COMMAND...: output goes to a log, whose tail is shown on failure. COMMAND is a program
-# or a function that checks each step: bash's errexit does not hold in here.
+# logged NAME COMMAND...: sends the output to a log and shows the end of the log if COMMAND fails.
+# COMMAND is a program, or a function that checks each step itself: bash's errexit is off here.
 logged() {
 	local log=$cache/log/$1.log status=0
 	shift
@@ -104,8 +104,8 @@ logged() {
 	die "failed with status $status: $* (all output: $log)"
 }
 
-# item NAME KEY PROGRAM ARG...: prints the path of an item; makes it first if need be, by
-# "PROGRAM ARG... PATH.new". KEY is any text that changes when the item has to be made anew.
+# item NAME KEY PROGRAM ARG...: prints the path of an item. If it does not exist, runs "PROGRAM
+# ARG... PATH.new" to make it. KEY is any text that changes when the item must be made again.
 item() {
 	local name=$1 path lock start=$SECONDS
 	path=$cache/$name-$(sha256sum <<<"$2" | cut -c1-12)
@@ -126,8 +126,8 @@ item() {
 	echo "$path"
 }
 
-# hold_items: keeps items from being removed as long as this process and its children live. If no
-# one else is at work, it first removes old items, and what killed runs left in $cache/run.
+# hold_items: prevents items from being removed as long as this process and its children live. If no
+# other run is active, it first removes old items and the files that killed runs left in $cache/run.
 hold_items() {
 	mkdir -p "$cache/run"
 	exec 9>"$cache/use.lock"
@@ -138,22 +138,22 @@ hold_items() {
 	flock -s 9
 }
 
-# remove_items TEST...: items, also half made ones, that find's tests choose.
+# remove_items TEST...: removes the items that match find's tests, unfinished ones, too.
 remove_items() {
 	[[ -f $cache/$marker ]] || die "$cache is no cache: nothing is removed there"
 	find "$cache" -mindepth 1 -maxdepth 1 -regextype posix-extended \
 		-regex '.*-[0-9a-f]{12}(\.new)?' "$@" -exec rm -rf --one-file-system {} +
 }
 
-# debian_mirror: the URI that this machine's apt takes its Debian from.
+# debian_mirror: prints the URI of the Debian mirror that this machine's apt uses.
 debian_mirror() {
 	local uri
 	uri=$(apt_mirrors | head -n 1)
-	if [[ ! $uri ]]; then	# apt knows nothing of its sources before the first update
+	if [[ ! $uri ]]; then	# apt lists no targets before the first update
 		retry apt-get -q update >&2
 		uri=$(apt_mirrors | head -n 1)
 	fi
-	[[ $uri ]] || die "apt's sources name no Debian mirror (is this Debian 12 or 13?)"
+	[[ $uri ]] || die "apt's sources have no Debian mirror (is this Debian 12 or 13?)"
 	echo "$uri"
 }
 
@@ -165,10 +165,10 @@ apt_mirrors() {
 		sed -n "s/^Debian|Debian|$codename|//p"
 }
 
-# guest_sources: sources.list of the guests' Debian.
+# guest_sources: prints the sources.list of the guests' Debian.
 guest_sources() { sources_of trixie trixie-backports; }
 
-# sources_of SUITE...: sources.list of these suites.
+# sources_of SUITE...: prints a sources.list for these suites.
 sources_of() {
 	local mirror type suite
 	mirror=$(debian_mirror)
@@ -180,7 +180,7 @@ sources_of() {
 	done
 }
 
-# guest_apt PROGRAM ARG...: an apt program that sees the guest's Debian instead of the host's.
+# guest_apt PROGRAM ARG...: runs an apt program on the guest's package lists instead of the host's.
 guest_apt() { APT_CONFIG=$cache/apt/apt.conf "$@"; }
 
 # fetch_deb DIR PACKAGE...: downloads packages of the guest's Debian into DIR.
@@ -191,8 +191,8 @@ fetch_deb() {
 	(cd "$dir" && retry guest_apt apt-get download "$@")
 }
 
-# kernels: a table with a line for each kernel: series, release, package version. It is looked up
-# again after $fresh_days days; if that fails, the old one has to do.
+# kernels: prints a table with a line for each kernel: series, release, package version. The table
+# is looked up again after $fresh_days days. If that fails, the old table is used.
 kernels() {
 	local table=$cache/kernels lock
 	exec {lock}>"$table.lock"
@@ -203,7 +203,7 @@ kernels() {
 		if (logged kernels "$guest_dir/look-up-kernels" "$table.new"); then
 			mv "$table.new" "$table"
 		elif [[ -e $table ]]; then
-			say "warning: could not look up the kernels, going on with what is cached"
+			say "warning: could not look up the kernels, using the cached table"
 		else
 			exit 1
 		fi
@@ -212,11 +212,11 @@ kernels() {
 	cat "$table"
 }
 
-# kernel_release SERIES, kernel_version SERIES: like 6.12.107+deb13-amd64 and 6.12.107-1.
+# kernel_release SERIES prints for example 6.12.107+deb13-amd64, kernel_version SERIES 6.12.107-1.
 kernel_release() { kernels | awk -v series="$1" '$1 == series { print $2 }'; }
 kernel_version() { kernels | awk -v series="$1" '$1 == series { print $3 }'; }
 
-# The items. Each prints its path.
+# The items. Each function prints the path of its item.
 
 # guest_root: squashfs image of the guest's userland.
 guest_root() {
@@ -235,8 +235,8 @@ build_root() {
 		"$guest_dir/make-root" "$guest_dir/build.packages" "$headers"
 }
 
-# provider_root SUITE: folder to chroot into, which compiles the provider with that suite's rdma-core.
-# It is made anew every $fresh_days days.
+# provider_root SUITE: folder to chroot into, to compile the provider with that suite's rdma-core.
+# It is made again every $fresh_days days.
 provider_root() {
 	local week=$(($(date +%s) / (86400 * fresh_days)))
 	item "provider-root-$1" "$week$(cat "$tree/tools/rdma-core-source" \
@@ -253,8 +253,8 @@ kernel_image() {
 		"$guest_dir/make-kernel" "$release"
 }
 
-# linux_source SERIES: the tarball of Debian's linux-source, of the very version that the guest boots
-# or, for a series that it does not boot, the newest.
+# linux_source SERIES: the tarball of Debian's linux-source, in the version that the guest boots.
+# For a series that the guest does not boot it is the newest version.
 linux_source() {
 	local package=linux-source-$1 version path
 	version=$(kernel_version "$1")
@@ -281,8 +281,9 @@ rdma_core_source() {
 		guest_apt "$tree/tools/rdma-core-source" --version "$version"
 }
 
-# build_items: what the build root shows below /opt/xiw, as words NAME=PATH. If XIW_BARE names a
-# kernel series, then what building for that one needs, else also what tests and style need.
+# build_items: prints the items that appear below /opt/xiw in the build root, as words NAME=PATH. If
+# XIW_BARE names a kernel series, only the items needed to build for that series; else also those
+# that the tests and the style checks need.
 build_items() {
 	local series path
 	path=$(rdma_core_source)
