@@ -114,9 +114,9 @@ void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event)
 
 void xiw_qp_report(struct xiw_qp *qp, u8 layer, u8 etype)
 {
-	if (layer == TERM_MPA || etype == 0)
+	if (layer == TERM_MPA || etype == TERM_CATASTROPHIC)
 		xiw_qp_event(qp, IB_EVENT_QP_FATAL);
-	else if (etype == 1)
+	else if (etype == TERM_PROTECTION)
 		xiw_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
 	else
 		xiw_qp_event(qp, IB_EVENT_QP_REQ_ERR);

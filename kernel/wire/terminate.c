@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* terminate.c - maps a cause to its errno, Terminate message and counter */
+/* terminate.c - maps a cause to its Terminate message and counter */
 
-#include <linux/errno.h>
 #include <linux/stddef.h>
 #include <linux/string.h>
 #include <asm/byteorder.h>
@@ -12,61 +11,61 @@
  * Layer, error type and code: RFC 5040 section 4.8, RFC 5041 section 7.2, RFC 5044 section 8,
  * RFC 6581 section 8, registry in RFC 6580. Headers to repeat: RFC 5040 figure 10.
  */
-#define LOCAL			.layer = TERM_RDMAP, .etype = 0
-#define PROTECTION(code_)	.layer = TERM_RDMAP, .etype = 1, .code = (code_), \
+#define LOCAL			.layer = TERM_RDMAP, .etype = TERM_CATASTROPHIC
+#define PROTECTION(code_)	.layer = TERM_RDMAP, .etype = TERM_PROTECTION, .code = (code_), \
 				.ddp_header = 1, .rdmap_header = 1
-#define OPERATION(code_)	.layer = TERM_RDMAP, .etype = 2, .code = (code_), .ddp_header = 1
-#define TAGGED(code_)		.layer = TERM_DDP, .etype = 1, .code = (code_), .ddp_header = 1
-#define UNTAGGED(code_)		.layer = TERM_DDP, .etype = 2, .code = (code_), .ddp_header = 1
-#define MPA(code_)		.layer = TERM_MPA, .etype = 0, .code = (code_)
+#define OPERATION(code_)	.layer = TERM_RDMAP, .etype = TERM_OPERATION, .code = (code_), \
+				.ddp_header = 1
+#define TAGGED(code_)		.layer = TERM_DDP, .etype = TERM_PROTECTION, .code = (code_), \
+				.ddp_header = 1
+#define UNTAGGED(code_)		.layer = TERM_DDP, .etype = TERM_OPERATION, .code = (code_), \
+				.ddp_header = 1
+#define MPA(code_)		.layer = TERM_MPA, .etype = TERM_CATASTROPHIC, .code = (code_)
 
 const struct xiw_cause_row xiw_causes[XIW_NUM_CAUSES] = {
-	[XIW_OK]		= { "ok", 0, LOCAL },
+	[XIW_OK]		= { "ok", LOCAL },
 
-	[XIW_BAD_CRC]		= { "bad_crc", -EBADMSG, MPA(0x02) },
-	[XIW_BAD_FPDU_LENGTH]	= { "bad_fpdu_length", -EBADMSG, MPA(0x03) },
-	[XIW_BAD_MPA_FRAME]	= { "bad_mpa_frame", -EPROTO, MPA(0x04) },
-	[XIW_BAD_IRD]		= { "bad_ird", -EMSGSIZE, MPA(0x06) },
-	[XIW_BAD_RTR]		= { "bad_rtr", -EOPNOTSUPP, MPA(0x07) },
-	[XIW_SETUP_FAILED]	= { "setup_failed", -ECONNABORTED, MPA(0x05) },
+	[XIW_BAD_CRC]		= { "bad_crc", MPA(0x02) },
+	[XIW_BAD_FPDU_LENGTH]	= { "bad_fpdu_length", MPA(0x03) },
+	[XIW_BAD_IRD]		= { "bad_ird", MPA(0x06) },
+	[XIW_BAD_RTR]		= { "bad_rtr", MPA(0x07) },
+	[XIW_SETUP_FAILED]	= { "setup_failed", MPA(0x05) },
 
-	[XIW_BAD_STAG]		= { "bad_stag", -EACCES, TAGGED(0x00) },
-	[XIW_BAD_BOUNDS]	= { "bad_bounds", -EFAULT, TAGGED(0x01) },
-	[XIW_BAD_PD]		= { "bad_pd", -EACCES, TAGGED(0x02) },
-	[XIW_BAD_WRAP]		= { "bad_wrap", -EOVERFLOW, TAGGED(0x03) },
-	[XIW_BAD_DDP_VERSION_TAGGED] = { "bad_ddp_version_tagged", -EPROTONOSUPPORT,
-					 TAGGED(0x04) },
+	[XIW_BAD_STAG]		= { "bad_stag", TAGGED(0x00) },
+	[XIW_BAD_BOUNDS]	= { "bad_bounds", TAGGED(0x01) },
+	[XIW_BAD_PD]		= { "bad_pd", TAGGED(0x02) },
+	[XIW_BAD_WRAP]		= { "bad_wrap", TAGGED(0x03) },
+	[XIW_BAD_DDP_VERSION_TAGGED] = { "bad_ddp_version_tagged", TAGGED(0x04) },
 	/* RFC 5041 has no code for missing rights; that of an invalid STag is the closest. */
-	[XIW_NO_REMOTE_WRITE]	= { "no_remote_write", -EACCES, TAGGED(0x00) },
+	[XIW_NO_REMOTE_WRITE]	= { "no_remote_write", TAGGED(0x00) },
 
-	[XIW_BAD_QN]		= { "bad_qn", -EPROTO, UNTAGGED(0x01) },
-	[XIW_NO_RECEIVE]	= { "no_receive", -ENOBUFS, UNTAGGED(0x02) },
-	[XIW_BAD_MSN]		= { "bad_msn", -EPROTO, UNTAGGED(0x03) },
-	[XIW_BAD_MO]		= { "bad_mo", -EPROTO, UNTAGGED(0x04) },
-	[XIW_MESSAGE_TOO_LONG]	= { "message_too_long", -EMSGSIZE, UNTAGGED(0x05) },
-	[XIW_BAD_DDP_VERSION_UNTAGGED] = { "bad_ddp_version_untagged", -EPROTONOSUPPORT,
-					   UNTAGGED(0x06) },
+	[XIW_BAD_QN]		= { "bad_qn", UNTAGGED(0x01) },
+	[XIW_NO_RECEIVE]	= { "no_receive", UNTAGGED(0x02) },
+	[XIW_BAD_MSN]		= { "bad_msn", UNTAGGED(0x03) },
+	[XIW_BAD_MO]		= { "bad_mo", UNTAGGED(0x04) },
+	[XIW_MESSAGE_TOO_LONG]	= { "message_too_long", UNTAGGED(0x05) },
+	[XIW_BAD_DDP_VERSION_UNTAGGED] = { "bad_ddp_version_untagged", UNTAGGED(0x06) },
 
-	[XIW_READ_BAD_STAG]	= { "read_bad_stag", -EACCES, PROTECTION(0x00) },
-	[XIW_READ_BAD_BOUNDS]	= { "read_bad_bounds", -EFAULT, PROTECTION(0x01) },
-	[XIW_READ_NO_RIGHT]	= { "read_no_right", -EACCES, PROTECTION(0x02) },
-	[XIW_READ_BAD_PD]	= { "read_bad_pd", -EACCES, PROTECTION(0x03) },
-	[XIW_READ_BAD_WRAP]	= { "read_bad_wrap", -EOVERFLOW, PROTECTION(0x04) },
-	[XIW_INV_BAD_PD]	= { "inv_bad_pd", -EACCES, PROTECTION(0x09) },
+	[XIW_READ_BAD_STAG]	= { "read_bad_stag", PROTECTION(0x00) },
+	[XIW_READ_BAD_BOUNDS]	= { "read_bad_bounds", PROTECTION(0x01) },
+	[XIW_READ_NO_RIGHT]	= { "read_no_right", PROTECTION(0x02) },
+	[XIW_READ_BAD_PD]	= { "read_bad_pd", PROTECTION(0x03) },
+	[XIW_READ_BAD_WRAP]	= { "read_bad_wrap", PROTECTION(0x04) },
+	[XIW_INV_BAD_PD]	= { "inv_bad_pd", PROTECTION(0x09) },
 
-	[XIW_INV_BAD_STAG]	= { "inv_bad_stag", -EACCES, OPERATION(0x09) },
-	[XIW_BAD_RDMAP_VERSION]	= { "bad_rdmap_version", -EPROTONOSUPPORT, OPERATION(0x05) },
-	[XIW_BAD_OPCODE]	= { "bad_opcode", -EOPNOTSUPP, OPERATION(0x06) },
-	[XIW_ATOMIC_UNALIGNED]	= { "atomic_unaligned", -EINVAL, OPERATION(0x07) },
-	[XIW_BAD_LENGTH]	= { "bad_length", -EBADMSG, OPERATION(0xff) },
-	[XIW_TORN_WRITE]	= { "torn_write", -EPROTO, OPERATION(0xff) },
-	[XIW_IRD_EXCEEDED]	= { "ird_exceeded", -ENOBUFS, UNTAGGED(0x02) },
-	[XIW_UNEXPECTED_RESPONSE] = { "unexpected_response", -EPROTO, OPERATION(0x06) },
+	[XIW_INV_BAD_STAG]	= { "inv_bad_stag", OPERATION(0x09) },
+	[XIW_BAD_RDMAP_VERSION]	= { "bad_rdmap_version", OPERATION(0x05) },
+	[XIW_BAD_OPCODE]	= { "bad_opcode", OPERATION(0x06) },
+	[XIW_ATOMIC_UNALIGNED]	= { "atomic_unaligned", OPERATION(0x07) },
+	[XIW_BAD_LENGTH]	= { "bad_length", OPERATION(0xff) },
+	[XIW_TORN_WRITE]	= { "torn_write", OPERATION(0xff) },
+	[XIW_IRD_EXCEEDED]	= { "ird_exceeded", UNTAGGED(0x02) },
+	[XIW_UNEXPECTED_RESPONSE] = { "unexpected_response", OPERATION(0x06) },
 
-	[XIW_LOCAL_FAULT]	= { "local_fault", -EINVAL, LOCAL },
-	[XIW_LOCAL_ABORT]	= { "local_abort", -ECONNABORTED, LOCAL },
-	[XIW_NO_MEMORY]		= { "no_memory", -ENOMEM, LOCAL },
-	[XIW_UNREADABLE]	= { "unreadable", -EFAULT, LOCAL },
+	[XIW_LOCAL_FAULT]	= { "local_fault", LOCAL },
+	[XIW_LOCAL_ABORT]	= { "local_abort", LOCAL },
+	[XIW_NO_MEMORY]		= { "no_memory", LOCAL },
+	[XIW_UNREADABLE]	= { "unreadable", LOCAL },
 };
 
 struct terminate_ulpdu {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* terminate.h - maps a cause to its errno, Terminate message and counter */
+/* terminate.h - maps a cause to its Terminate message and counter */
 #ifndef XIW_TERMINATE_H
 #define XIW_TERMINATE_H
 
@@ -8,7 +8,7 @@
 /*
  * Why a stream must be ended, as found by the innermost check.
  *
- * Everything that follows from a cause (errno, Terminate, counter) is in its row of xiw_causes[]. A
+ * Everything that follows from a cause (Terminate, event, counter) is in its row of xiw_causes[]. A
  * new cause needs only a row there.
  */
 enum xiw_cause {
@@ -16,7 +16,6 @@ enum xiw_cause {
 	/* MPA */
 	XIW_BAD_CRC,
 	XIW_BAD_FPDU_LENGTH,		/* ULPDU shorter than its header */
-	XIW_BAD_MPA_FRAME,
 	XIW_BAD_IRD,			/* insufficient IRD at connection setup */
 	XIW_BAD_RTR,			/* no common RTR message */
 	XIW_SETUP_FAILED,		/* any other local error of the setup */
@@ -61,19 +60,24 @@ enum xiw_cause {
 
 enum xiw_term_layer { TERM_RDMAP = 0, TERM_DDP = 1, TERM_MPA = 2 };
 
+/* Error types. RDMAP (RFC 5040 section 4.8) and DDP (RFC 5041 section 7.2) number them alike. */
+enum xiw_term_etype {
+	TERM_CATASTROPHIC = 0,	/* the only type of MPA */
+	TERM_PROTECTION = 1,	/* RDMAP: remote protection; DDP: tagged buffer */
+	TERM_OPERATION = 2,	/* RDMAP: remote operation; DDP: untagged buffer */
+};
+
 /**
  * struct xiw_cause_row - what follows from a cause
  * @name: for counters and tracing, in lower case with underscores
- * @err: negative errno for the local caller
  * @layer: enum xiw_term_layer
- * @etype: error type within the layer
+ * @etype: enum xiw_term_etype
  * @code: error code
  * @ddp_header: the Terminate repeats the length and the DDP header of the faulty segment
  * @rdmap_header: it also repeats the Read Request header, if the segment is a Read Request
  */
 struct xiw_cause_row {
 	const char	*name;
-	int		err;
 	__u8		layer;
 	__u8		etype;
 	__u8		code;

@@ -55,7 +55,6 @@ Octets cut(Octets fpdu, size_t ulpdu_len)
 
 struct Row {
 	xiw_cause cause;
-	int err;
 	const char *on_write, *on_send, *on_read_request;
 };
 
@@ -63,57 +62,51 @@ struct Row {
  * errors of a Read Request, none of them for errors of MPA and local errors.
  */
 const Row rows[] = {
-	{ XIW_BAD_CRC, EBADMSG, "20 02 00 00", "20 02 00 00", "20 02 00 00" },
-	{ XIW_BAD_FPDU_LENGTH, EBADMSG, "20 03 00 00", "20 03 00 00", "20 03 00 00" },
-	{ XIW_BAD_MPA_FRAME, EPROTO, "20 04 00 00", "20 04 00 00", "20 04 00 00" },
-	{ XIW_BAD_IRD, EMSGSIZE, "20 06 00 00", "20 06 00 00", "20 06 00 00" },
-	{ XIW_BAD_RTR, EOPNOTSUPP, "20 07 00 00", "20 07 00 00", "20 07 00 00" },
-	{ XIW_SETUP_FAILED, ECONNABORTED, "20 05 00 00", "20 05 00 00", "20 05 00 00" },
+	{ XIW_BAD_CRC, "20 02 00 00", "20 02 00 00", "20 02 00 00" },
+	{ XIW_BAD_FPDU_LENGTH, "20 03 00 00", "20 03 00 00", "20 03 00 00" },
+	{ XIW_BAD_IRD, "20 06 00 00", "20 06 00 00", "20 06 00 00" },
+	{ XIW_BAD_RTR, "20 07 00 00", "20 07 00 00", "20 07 00 00" },
+	{ XIW_SETUP_FAILED, "20 05 00 00", "20 05 00 00", "20 05 00 00" },
 
-	{ XIW_BAD_STAG, EACCES, "11 00 c0 00", "11 00 c0 00", "11 00 c0 00" },
-	{ XIW_BAD_BOUNDS, EFAULT, "11 01 c0 00", "11 01 c0 00", "11 01 c0 00" },
-	{ XIW_BAD_PD, EACCES, "11 02 c0 00", "11 02 c0 00", "11 02 c0 00" },
-	{ XIW_BAD_WRAP, EOVERFLOW, "11 03 c0 00", "11 03 c0 00", "11 03 c0 00" },
-	{ XIW_BAD_DDP_VERSION_TAGGED, EPROTONOSUPPORT, "11 04 c0 00", "11 04 c0 00",
-	  "11 04 c0 00" },
-	{ XIW_NO_REMOTE_WRITE, EACCES, "11 00 c0 00", "11 00 c0 00", "11 00 c0 00" },
+	{ XIW_BAD_STAG, "11 00 c0 00", "11 00 c0 00", "11 00 c0 00" },
+	{ XIW_BAD_BOUNDS, "11 01 c0 00", "11 01 c0 00", "11 01 c0 00" },
+	{ XIW_BAD_PD, "11 02 c0 00", "11 02 c0 00", "11 02 c0 00" },
+	{ XIW_BAD_WRAP, "11 03 c0 00", "11 03 c0 00", "11 03 c0 00" },
+	{ XIW_BAD_DDP_VERSION_TAGGED, "11 04 c0 00", "11 04 c0 00", "11 04 c0 00" },
+	{ XIW_NO_REMOTE_WRITE, "11 00 c0 00", "11 00 c0 00", "11 00 c0 00" },
 
-	{ XIW_BAD_QN, EPROTO, "12 01 c0 00", "12 01 c0 00", "12 01 c0 00" },
-	{ XIW_NO_RECEIVE, ENOBUFS, "12 02 c0 00", "12 02 c0 00", "12 02 c0 00" },
-	{ XIW_BAD_MSN, EPROTO, "12 03 c0 00", "12 03 c0 00", "12 03 c0 00" },
-	{ XIW_BAD_MO, EPROTO, "12 04 c0 00", "12 04 c0 00", "12 04 c0 00" },
-	{ XIW_MESSAGE_TOO_LONG, EMSGSIZE, "12 05 c0 00", "12 05 c0 00", "12 05 c0 00" },
-	{ XIW_BAD_DDP_VERSION_UNTAGGED, EPROTONOSUPPORT, "12 06 c0 00", "12 06 c0 00",
-	  "12 06 c0 00" },
+	{ XIW_BAD_QN, "12 01 c0 00", "12 01 c0 00", "12 01 c0 00" },
+	{ XIW_NO_RECEIVE, "12 02 c0 00", "12 02 c0 00", "12 02 c0 00" },
+	{ XIW_BAD_MSN, "12 03 c0 00", "12 03 c0 00", "12 03 c0 00" },
+	{ XIW_BAD_MO, "12 04 c0 00", "12 04 c0 00", "12 04 c0 00" },
+	{ XIW_MESSAGE_TOO_LONG, "12 05 c0 00", "12 05 c0 00", "12 05 c0 00" },
+	{ XIW_BAD_DDP_VERSION_UNTAGGED, "12 06 c0 00", "12 06 c0 00", "12 06 c0 00" },
 
-	{ XIW_READ_BAD_STAG, EACCES, "01 00 c0 00", "01 00 c0 00", "01 00 e0 00" },
-	{ XIW_READ_BAD_BOUNDS, EFAULT, "01 01 c0 00", "01 01 c0 00", "01 01 e0 00" },
-	{ XIW_READ_NO_RIGHT, EACCES, "01 02 c0 00", "01 02 c0 00", "01 02 e0 00" },
-	{ XIW_READ_BAD_PD, EACCES, "01 03 c0 00", "01 03 c0 00", "01 03 e0 00" },
-	{ XIW_READ_BAD_WRAP, EOVERFLOW, "01 04 c0 00", "01 04 c0 00", "01 04 e0 00" },
-	{ XIW_INV_BAD_PD, EACCES, "01 09 c0 00", "01 09 c0 00", "01 09 e0 00" },
+	{ XIW_READ_BAD_STAG, "01 00 c0 00", "01 00 c0 00", "01 00 e0 00" },
+	{ XIW_READ_BAD_BOUNDS, "01 01 c0 00", "01 01 c0 00", "01 01 e0 00" },
+	{ XIW_READ_NO_RIGHT, "01 02 c0 00", "01 02 c0 00", "01 02 e0 00" },
+	{ XIW_READ_BAD_PD, "01 03 c0 00", "01 03 c0 00", "01 03 e0 00" },
+	{ XIW_READ_BAD_WRAP, "01 04 c0 00", "01 04 c0 00", "01 04 e0 00" },
+	{ XIW_INV_BAD_PD, "01 09 c0 00", "01 09 c0 00", "01 09 e0 00" },
 
-	{ XIW_INV_BAD_STAG, EACCES, "02 09 c0 00", "02 09 c0 00", "02 09 c0 00" },
-	{ XIW_BAD_RDMAP_VERSION, EPROTONOSUPPORT, "02 05 c0 00", "02 05 c0 00", "02 05 c0 00" },
-	{ XIW_BAD_OPCODE, EOPNOTSUPP, "02 06 c0 00", "02 06 c0 00", "02 06 c0 00" },
-	{ XIW_ATOMIC_UNALIGNED, EINVAL, "02 07 c0 00", "02 07 c0 00", "02 07 c0 00" },
-	{ XIW_BAD_LENGTH, EBADMSG, "02 ff c0 00", "02 ff c0 00", "02 ff c0 00" },
-	{ XIW_TORN_WRITE, EPROTO, "02 ff c0 00", "02 ff c0 00", "02 ff c0 00" },
-	{ XIW_IRD_EXCEEDED, ENOBUFS, "12 02 c0 00", "12 02 c0 00", "12 02 c0 00" },
-	{ XIW_UNEXPECTED_RESPONSE, EPROTO, "02 06 c0 00", "02 06 c0 00", "02 06 c0 00" },
+	{ XIW_INV_BAD_STAG, "02 09 c0 00", "02 09 c0 00", "02 09 c0 00" },
+	{ XIW_BAD_RDMAP_VERSION, "02 05 c0 00", "02 05 c0 00", "02 05 c0 00" },
+	{ XIW_BAD_OPCODE, "02 06 c0 00", "02 06 c0 00", "02 06 c0 00" },
+	{ XIW_ATOMIC_UNALIGNED, "02 07 c0 00", "02 07 c0 00", "02 07 c0 00" },
+	{ XIW_BAD_LENGTH, "02 ff c0 00", "02 ff c0 00", "02 ff c0 00" },
+	{ XIW_TORN_WRITE, "02 ff c0 00", "02 ff c0 00", "02 ff c0 00" },
+	{ XIW_IRD_EXCEEDED, "12 02 c0 00", "12 02 c0 00", "12 02 c0 00" },
+	{ XIW_UNEXPECTED_RESPONSE, "02 06 c0 00", "02 06 c0 00", "02 06 c0 00" },
 
-	{ XIW_LOCAL_FAULT, EINVAL, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
-	{ XIW_LOCAL_ABORT, ECONNABORTED, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
-	{ XIW_NO_MEMORY, ENOMEM, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
-	{ XIW_UNREADABLE, EFAULT, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
+	{ XIW_LOCAL_FAULT, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
+	{ XIW_LOCAL_ABORT, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
+	{ XIW_NO_MEMORY, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
+	{ XIW_UNREADABLE, "00 00 00 00", "00 00 00 00", "00 00 00 00" },
 };
 
-TEST(xiw_causes, every_cause_has_its_errno)
+TEST(xiw_causes, every_cause_is_in_the_rows_above)
 {
-	ASSERT_EQ(std::size(rows), size_t(XIW_NUM_CAUSES) - 1); /* all but XIW_OK */
-	EXPECT_EQ(xiw_causes[XIW_OK].err, 0);
-	for (const Row &row : rows)
-		EXPECT_EQ(xiw_causes[row.cause].err, -row.err) << row.cause;
+	EXPECT_EQ(std::size(rows), size_t(XIW_NUM_CAUSES) - 1); /* all but XIW_OK */
 }
 
 TEST(xiw_causes, every_cause_has_a_name_of_its_own)
