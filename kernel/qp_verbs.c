@@ -83,15 +83,16 @@ static struct xiw_ep *qp_endpoint(struct xiw_qp *qp)
 	return ep;
 }
 
-/* Ends the connection, if there is one. */
-static void qp_end_connection(struct xiw_qp *qp, enum xiw_cause cause)
+/* Ends the connection. Return: whether there was one. */
+static bool qp_end_connection(struct xiw_qp *qp, enum xiw_cause cause)
 {
 	struct xiw_ep *ep = qp_endpoint(qp);
 
-	if (ep) {
-		xiw_ep_end(ep, cause);
-		xiw_ep_put(ep);
-	}
+	if (!ep)
+		return false;
+	xiw_ep_end(ep, cause);
+	xiw_ep_put(ep);
+	return true;
 }
 
 /* Ends the connection, if there is one, and leaves the queue pair in ERROR. */
@@ -162,7 +163,7 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
  *
  * Return: 0, or -EINVAL if another thread starts the next connection meanwhile.
  */
-static int qp_reset(struct xiw_qp *qp)
+static int qp_end_and_reset(struct xiw_qp *qp)
 {
 	qp_end_connection(qp, XIW_LOCAL_ABORT);
 	return xiw_qp_reset(qp);
@@ -175,20 +176,16 @@ static int qp_reset(struct xiw_qp *qp)
  */
 static int qp_close(struct xiw_qp *qp)
 {
-	struct xiw_ep *ep = qp_endpoint(qp);
-
-	if (!ep)
-		return READ_ONCE(qp->state) == XIW_QP_ERROR ? 0 : -EINVAL;
-	xiw_ep_end(ep, XIW_OK);
-	xiw_ep_put(ep);
-	return 0;
+	if (qp_end_connection(qp, XIW_OK))
+		return 0;
+	return READ_ONCE(qp->state) == XIW_QP_ERROR ? 0 : -EINVAL;
 }
 
 static int qp_modify_state(struct xiw_qp *qp, enum ib_qp_state to)
 {
 	switch (to) {
 	case IB_QPS_RESET:
-		return qp_reset(qp);
+		return qp_end_and_reset(qp);
 	case IB_QPS_INIT:
 	case IB_QPS_RTR:
 	case IB_QPS_RTS:	/* only the handshake can enter RTS */

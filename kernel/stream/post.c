@@ -45,7 +45,8 @@ static void post_doorbell(struct xiw_qp *qp)
 		xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
 		set_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
 		xiw_ring_defer(&qp->sq);
-		xiw_worker_queue(qp);	/* last: the worker sets the final flags */
+		smp_mb__before_atomic();	/* the worker writes the flags as well, and last */
+		xiw_worker_queue(qp);
 		return;
 	}
 	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE, XIW_STAT_TX_INLINE);
