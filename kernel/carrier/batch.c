@@ -17,22 +17,22 @@
  * the caller's buffer may be reused as soon as its data is staged.
  *
  * Fresh pages are the largest part of the cost, because most kernels zero them. A full chunk is
- * therefore kept in a ring and filled again once the ring holds the only reference to its pages:
- * the peer has then acknowledged the data. A ring grows with the data in flight. A delayed work
- * item cuts all rings back to one chunk.
+ * therefore kept in a circle of chunks and filled again once nobody else refers to its pages: the
+ * peer has then acknowledged the data. A circle grows with the data in flight. A delayed work item
+ * cuts all of them back to one chunk.
  *
- * All queue pairs that send from one CPU share a ring. It is parked in spare_rings between two
- * runs. Each CPU has two rings: one for runs in process context, and one for softirqs that
- * interrupt such a run. With both queue pairs on one host, a Read Response is staged while its
+ * All queue pairs that send from one CPU share their chunks, which are parked in spare_chunks
+ * between two runs. Each CPU has two circles: one for runs in process context, and one for softirqs
+ * that interrupt such a run. With both queue pairs on one host, a Read Response is staged while its
  * request is being sent. The struct xiw_chunk is at the start of the chunk's pages.
  */
 
 /**
  * struct xiw_chunk - pages that are filled with FPDUs
- * @next: next chunk in the ring; for the chunk being filled, the oldest one
+ * @next: next chunk of the circle; for the chunk being filled, the oldest one
  * @size: size of the pages in bytes
  * @used: bytes in use, including this struct
- * @num: number of chunks in the ring; valid in the chunk being filled
+ * @num: number of chunks in the circle; valid in the chunk being filled
  */
 struct xiw_chunk {
 	struct xiw_chunk	*next;
@@ -48,8 +48,8 @@ struct xiw_chunk {
 
 static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 
-#define RING_CHUNKS	(SZ_2M / CHUNK_SIZE)
-#define RING_CUT_MS	1000
+#define CHUNKS_MAX	(SZ_2M / CHUNK_SIZE)
+#define CHUNKS_CUT_MS	1000
 
 /*
  * A memory cgroup that exceeds its limit by more than 1/BATCH_CREDIT of that limit is far over it.
@@ -58,10 +58,10 @@ static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 #define BATCH_UNPAID	SZ_64K
 #define BATCH_CREDIT	8
 
-static DEFINE_PER_CPU(struct xiw_chunk *, spare_rings[2]);
+static DEFINE_PER_CPU(struct xiw_chunk *, spare_chunks[2]);
 
-static void rings_cut_to_one(struct work_struct *work);
-static DECLARE_DELAYED_WORK(rings_cut_work, rings_cut_to_one);
+static void spare_cut_to_one(struct work_struct *work);
+static DECLARE_DELAYED_WORK(spare_cut_work, spare_cut_to_one);
 
 static struct xiw_chunk *chunk_alloc(void)
 {
@@ -99,12 +99,12 @@ static bool chunk_reusable(const struct xiw_chunk *chunk)
 }
 
 /*
- * Rings. Taking a ring from its place transfers its ownership. Places are changed with atomic
- * exchanges only, so any CPU may access any place.
+ * Circles of chunks. Whoever takes one from where it is parked owns it. Parking places are changed
+ * with atomic exchanges only, so any CPU may access any of them.
  */
 
-/* Return: the chunk to fill after @last, or NULL without memory, with the ring still intact. */
-static struct xiw_chunk *ring_advance(struct xiw_chunk *last)
+/* Return: the chunk to fill after @last, or NULL without memory, with the circle still intact. */
+static struct xiw_chunk *chunks_advance(struct xiw_chunk *last)
 {
 	struct xiw_chunk *oldest = last->next;
 	struct xiw_chunk *chunk;
@@ -117,7 +117,7 @@ static struct xiw_chunk *ring_advance(struct xiw_chunk *last)
 	chunk = chunk_alloc();
 	if (!chunk)
 		return NULL;
-	if (last->num < RING_CHUNKS) {
+	if (last->num < CHUNKS_MAX) {
 		chunk->num = last->num + 1;
 		chunk->next = oldest;
 	} else {
@@ -129,8 +129,8 @@ static struct xiw_chunk *ring_advance(struct xiw_chunk *last)
 	return chunk;
 }
 
-/* Frees all chunks of a ring except @last, the one being filled. */
-static void ring_cut(struct xiw_chunk *last)
+/* Frees all chunks of a circle except @last, the one being filled. */
+static void chunks_cut(struct xiw_chunk *last)
 {
 	struct xiw_chunk *chunk, *next;
 
@@ -142,37 +142,37 @@ static void ring_cut(struct xiw_chunk *last)
 	last->num = 1;
 }
 
-static void ring_park(struct xiw_chunk **place, struct xiw_chunk *last)
+static void chunks_park(struct xiw_chunk **parked, struct xiw_chunk *last)
 {
-	if (!cmpxchg(place, NULL, last))
+	if (!cmpxchg(parked, NULL, last))
 		return;
-	ring_cut(last);
+	chunks_cut(last);
 	chunk_free(last);
 }
 
-static void rings_cut(bool to_none)
+static void spare_cut(bool to_none)
 {
-	struct xiw_chunk **place, *last;
+	struct xiw_chunk **parked, *last;
 	int cpu, i;
 
 	for_each_possible_cpu(cpu) {
-		for (i = 0; i < ARRAY_SIZE(spare_rings); i++) {
-			place = per_cpu_ptr(&spare_rings[i], cpu);
-			last = xchg(place, NULL);
+		for (i = 0; i < ARRAY_SIZE(spare_chunks); i++) {
+			parked = per_cpu_ptr(&spare_chunks[i], cpu);
+			last = xchg(parked, NULL);
 			if (!last)
 				continue;
-			ring_cut(last);
+			chunks_cut(last);
 			if (to_none)
 				chunk_free(last);
 			else
-				ring_park(place, last);
+				chunks_park(parked, last);
 		}
 	}
 }
 
-static void rings_cut_to_one(struct work_struct *work)
+static void spare_cut_to_one(struct work_struct *work)
 {
-	rings_cut(false);
+	spare_cut(false);
 }
 
 /*
@@ -186,7 +186,7 @@ void *xiw_stage_room(struct xiw_stage *stage, u32 prefer, u32 *want)
 	if (!chunk)
 		chunk = chunk_alloc();
 	else if (chunk->size - chunk->used < prefer)
-		chunk = ring_advance(chunk);
+		chunk = chunks_advance(chunk);
 	if (!chunk)
 		return NULL;
 	stage->chunk = chunk;
@@ -213,15 +213,15 @@ bool xiw_stage_commit(struct xiw_stage *stage, struct xiw_batch *batch, u32 len)
 	return true;
 }
 
-/* Where this CPU parks the ring of the current context, process or softirq. */
-static struct xiw_chunk **stage_place(void)
+/* Where this CPU parks the chunks of the current context, process or softirq. */
+static struct xiw_chunk **stage_parked(void)
 {
-	return raw_cpu_ptr(&spare_rings[!!in_serving_softirq()]);
+	return raw_cpu_ptr(&spare_chunks[!!in_serving_softirq()]);
 }
 
 void xiw_stage_begin(struct xiw_stage *stage)
 {
-	stage->chunk = xchg(stage_place(), NULL);
+	stage->chunk = xchg(stage_parked(), NULL);
 }
 
 void xiw_stage_end(struct xiw_stage *stage)
@@ -231,9 +231,9 @@ void xiw_stage_end(struct xiw_stage *stage)
 	if (!last)
 		return;
 	last->used = min(ALIGN(last->used, CHUNK_ALIGN), last->size);
-	if (last->num > 1 && !delayed_work_pending(&rings_cut_work))
-		schedule_delayed_work(&rings_cut_work, msecs_to_jiffies(RING_CUT_MS));
-	ring_park(stage_place(), last);
+	if (last->num > 1 && !delayed_work_pending(&spare_cut_work))
+		schedule_delayed_work(&spare_cut_work, msecs_to_jiffies(CHUNKS_CUT_MS));
+	chunks_park(stage_parked(), last);
 	stage->chunk = NULL;
 }
 
@@ -325,6 +325,6 @@ void xiw_batch_drop(struct xiw_batch *batch)
 
 void xiw_batch_exit(void)
 {
-	cancel_delayed_work_sync(&rings_cut_work);
-	rings_cut(true);
+	cancel_delayed_work_sync(&spare_cut_work);
+	spare_cut(true);
 }

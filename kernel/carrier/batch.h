@@ -25,7 +25,7 @@ struct xiw_batch {
 
 /**
  * struct xiw_stage - where one transmit run writes its FPDUs
- * @chunk: chunk being filled, in a ring with others, or NULL
+ * @chunk: chunk being filled, in a circle with others, or NULL
  */
 struct xiw_stage {
 	struct xiw_chunk *chunk;
@@ -33,7 +33,7 @@ struct xiw_stage {
 
 /* batch.c APIs */
 
-/* Begin and end a transmit run. In between the run owns its ring of chunks and may be preempted. */
+/* Begin and end a transmit run. In between the run owns its chunks and may be preempted. */
 void xiw_stage_begin(struct xiw_stage *stage);
 void xiw_stage_end(struct xiw_stage *stage);
 

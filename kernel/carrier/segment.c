@@ -84,7 +84,7 @@ static bool segment_close(struct xiw_run *run)
 /* Whether more is already known to follow what is being staged. */
 static bool segment_is_followed(const struct xiw_qp *qp)
 {
-	return xiw_ring_ready(&qp->sq) || qp->irq.used > 1;
+	return xiw_ring_ready(&qp->sq) || qp->inbound.used > 1;
 }
 
 /*

@@ -6,7 +6,7 @@
 
 /* Return: the pages of the region that @sge names, with a reference, or an ERR_PTR(). */
 static struct xiw_odp *advise_find(struct ib_pd *pd, const struct ib_sge *sge, bool write,
-				   u64 *place)
+				   u64 *offset)
 {
 	struct xiw_mr *mr = xiw_mr_hold(pd->device, sge->lkey, NULL);
 	struct xiw_odp *odp;
@@ -24,7 +24,7 @@ static struct xiw_odp *advise_find(struct ib_pd *pd, const struct ib_sge *sge, b
 		odp = ERR_PTR(-EFAULT);
 	} else {
 		xiw_odp_get(odp);
-		*place = xiw_mr_place(mr, sge->addr);
+		*offset = xiw_mr_offset(mr, sge->addr);
 	}
 	xiw_mr_drop(mr);
 	return odp;
@@ -35,13 +35,13 @@ static int advise_sge(struct ib_pd *pd, const struct ib_sge *sge, bool write,
 {
 	struct xiw_odp *odp;
 	int ret = 0;
-	u64 place;
+	u64 offset;
 
-	odp = advise_find(pd, sge, write, &place);
+	odp = advise_find(pd, sge, write, &offset);
 	if (IS_ERR(odp))
 		return PTR_ERR(odp);
 	if (sge->length)
-		ret = xiw_odp_fetch(odp, place, sge->length, flags);
+		ret = xiw_odp_fetch(odp, offset, sge->length, flags);
 	xiw_odp_put(odp);
 	return ret;
 }

@@ -38,7 +38,7 @@ static void bind_adopt_staged(struct xiw_mr *mr, int access)
 }
 
 /* Kernel-doc of the functions that other files call is in mem.h. */
-enum xiw_mem_fault xiw_mr_register(const struct ib_qp *ibqp, u32 stag, int access)
+enum xiw_mem_fault xiw_mr_validate(const struct ib_qp *ibqp, u32 stag, int access)
 {
 	enum xiw_mem_fault fault = XIW_MEM_BAD_STAG;
 	struct xiw_mr *mr;

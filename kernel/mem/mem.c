@@ -181,15 +181,15 @@ void xiw_mr_put(struct xiw_mr *mr)
 void *xiw_mr_span(const struct xiw_mr *mr, u64 addr, size_t *len)
 {
 	size_t block_size, run;
-	u64 *block, start, place;
+	u64 *block, start, offset;
 
 	if (mr->all_memory)
 		return (void *)(uintptr_t)addr;
 
 	block_size = (size_t)1 << mr->block_shift;
-	place = xiw_mr_place(mr, addr);
-	block = &mr->blocks[place >> mr->block_shift];
-	start = *block + (place & (block_size - 1));
+	offset = xiw_mr_offset(mr, addr);
+	block = &mr->blocks[offset >> mr->block_shift];
+	start = *block + (offset & (block_size - 1));
 	for (run = *block + block_size - start; run < *len; run += block_size, block++)
 		if (block[1] != block[0] + block_size)
 			break;

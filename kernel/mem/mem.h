@@ -188,7 +188,7 @@ void xiw_mr_drop(struct xiw_mr *mr);
 enum xiw_mem_fault xiw_mr_judge_range(const struct xiw_mr *mr, u64 addr, u64 len);
 
 /* Offset of @addr in bytes from the start of the region's first block. */
-static inline u64 xiw_mr_place(const struct xiw_mr *mr, u64 addr)
+static inline u64 xiw_mr_offset(const struct xiw_mr *mr, u64 addr)
 {
 	return addr - mr->iova + mr->offset;
 }
@@ -288,7 +288,7 @@ struct ib_mr *xiw_mr_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 len, u64 iova,
 /* bind.c APIs */
 
 /**
- * xiw_mr_register - make a region valid with the blocks that xiw_mr_map_sg() has staged
+ * xiw_mr_validate - make a region valid with the blocks that xiw_mr_map_sg() has staged
  * @ibqp: queue pair that executes the request
  * @stag: index of the region, and its new key octet
  * @access: its new rights, enum ib_access_flags
@@ -299,7 +299,7 @@ struct ib_mr *xiw_mr_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 len, u64 iova,
  * registration; XIW_MEM_BAD_PD; XIW_MEM_NO_RIGHT if it is already valid or the rights cannot be
  * granted; XIW_MEM_BAD_BOUNDS if it is empty.
  */
-enum xiw_mem_fault xiw_mr_register(const struct ib_qp *ibqp, u32 stag, int access);
+enum xiw_mem_fault xiw_mr_validate(const struct ib_qp *ibqp, u32 stag, int access);
 
 /**
  * xiw_mw_bind - bind a memory window to a part of a region

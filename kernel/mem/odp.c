@@ -48,9 +48,9 @@ struct xiw_odp {
  * @work: fetches the pages. For pages of a file the owner of the file decides how long this
  *	takes: the queue pair may end meanwhile
  * @ref: one for the accessor and one while @work is under way
- * @busy: @work is under way, and owns @odp, @place and @len
+ * @busy: @work is under way, and owns @odp, @offset and @len
  * @odp: the pages of the region, with a reference
- * @place: offset of the first byte from the first page of @odp
+ * @offset: offset of the first byte from the first page of @odp
  * @len: number of bytes
  * @lock: guards the fields below, and the clearing of @busy; leaf, any context
  * @by: accessor to be resumed; NULL once its queue pair ends
@@ -61,7 +61,7 @@ struct xiw_fetch {
 	struct kref		ref;
 	bool			busy;
 	struct xiw_odp		*odp;
-	u64			place;
+	u64			offset;
 	u64			len;
 	spinlock_t		lock;
 	struct xiw_accessor	*by;
@@ -154,10 +154,10 @@ static long odp_fetch_some(struct xiw_odp *odp, unsigned long first, unsigned lo
 }
 
 /* Kernel-doc of the functions that other files call is in odp.h. */
-int xiw_odp_fetch(struct xiw_odp *odp, u64 place, u64 len, unsigned int flags)
+int xiw_odp_fetch(struct xiw_odp *odp, u64 offset, u64 len, unsigned int flags)
 {
-	unsigned long at = place >> PAGE_SHIFT;
-	unsigned long end = ((place + len - 1) >> PAGE_SHIFT) + 1;
+	unsigned long at = offset >> PAGE_SHIFT;
+	unsigned long end = ((offset + len - 1) >> PAGE_SHIFT) + 1;
 	unsigned int tries = 0;
 	long ret = 0;
 
@@ -182,9 +182,9 @@ int xiw_odp_fetch(struct xiw_odp *odp, u64 place, u64 len, unsigned int flags)
 }
 
 /* The next pages are likely to be accessed next. Fetches those that are present in the process. */
-static void odp_fetch_ahead(struct xiw_odp *odp, u64 place)
+static void odp_fetch_ahead(struct xiw_odp *odp, u64 offset)
 {
-	unsigned long next = PFN_UP(place);
+	unsigned long next = PFN_UP(offset);
 
 	if (next == odp->num || !mmget_not_zero(odp->notifier.mm))
 		return;
@@ -236,9 +236,9 @@ static void fetch_work(struct work_struct *work)
 	int ret;
 
 	xiw_pause("odp_fetch");
-	ret = xiw_odp_fetch(odp, fetch->place, fetch->len, 0);
+	ret = xiw_odp_fetch(odp, fetch->offset, fetch->len, 0);
 	if (!ret)
-		odp_fetch_ahead(odp, fetch->place + fetch->len);
+		odp_fetch_ahead(odp, fetch->offset + fetch->len);
 	by = fetch_end(fetch, ret && ret != -EAGAIN);	/* on -EAGAIN the access tries again */
 	if (by) {
 		by->ops->resume(by);
@@ -318,8 +318,8 @@ static void odp_found(struct xiw_accessor *by, const struct xiw_mr *mr, u64 addr
  * otherwise each could replace the other's fetch over and over. At its second miss it may fetch,
  * because the first access may have found its pages meanwhile and never try again.
  */
-static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 place,
-				   u64 len)
+static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr,
+				   u64 offset, u64 len)
 {
 	struct xiw_fetch *fetch = by->fetch;
 
@@ -340,7 +340,7 @@ static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u
 	xiw_odp_get(mr->odp);
 	kref_get(&fetch->ref);
 	fetch->odp = mr->odp;
-	fetch->place = place;
+	fetch->offset = offset;
 	fetch->len = len;
 	fetch->busy = true;
 	xiw_stat_inc(to_xiw_device(by->ibqp->device), XIW_STAT_PAGE_FETCHES);
@@ -348,10 +348,10 @@ static enum xiw_mem_fault odp_miss(struct xiw_mr *mr, struct xiw_accessor *by, u
 	return XIW_MEM_ABSENT;
 }
 
-static bool odp_knows(const struct xiw_odp *odp, u64 place, u64 len)
+static bool odp_knows(const struct xiw_odp *odp, u64 offset, u64 len)
 {
-	const u64 *block = &odp->blocks[place >> PAGE_SHIFT];
-	const u64 *last = &odp->blocks[(place + len - 1) >> PAGE_SHIFT];
+	const u64 *block = &odp->blocks[offset >> PAGE_SHIFT];
+	const u64 *last = &odp->blocks[(offset + len - 1) >> PAGE_SHIFT];
 
 	lockdep_assert_held(&odp->lock);
 	for (; block <= last; block++)
@@ -362,7 +362,7 @@ static bool odp_knows(const struct xiw_odp *odp, u64 place, u64 len)
 
 enum xiw_mem_fault xiw_odp_enter(struct xiw_mr *mr, struct xiw_accessor *by, u64 addr, u64 len)
 {
-	u64 place = xiw_mr_place(mr, addr);
+	u64 offset = xiw_mr_offset(mr, addr);
 
 	lockdep_assert(in_softirq());
 	/*
@@ -373,14 +373,14 @@ enum xiw_mem_fault xiw_odp_enter(struct xiw_mr *mr, struct xiw_accessor *by, u64
 	 * hold, and the second attempt would wait for the writer.
 	 */
 	if (!read_trylock(&mr->odp->lock))
-		return odp_miss(mr, by, addr, place, len);
-	if (likely(odp_knows(mr->odp, place, len))) {
+		return odp_miss(mr, by, addr, offset, len);
+	if (likely(odp_knows(mr->odp, offset, len))) {
 		odp_found(by, mr, addr, len);
 		__release(&mr->odp->lock);	/* for sparse: xiw_odp_leave() unlocks it */
 		return XIW_MEM_OK;
 	}
 	read_unlock(&mr->odp->lock);
-	return odp_miss(mr, by, addr, place, len);
+	return odp_miss(mr, by, addr, offset, len);
 }
 
 void xiw_odp_leave(struct xiw_mr *mr)

@@ -104,7 +104,7 @@ void xiw_odp_leave_alone(struct xiw_accessor *by);
 /**
  * xiw_odp_fetch - fetch all pages of a range of bytes
  * @odp: pages of the region, with a reference
- * @place: offset of the first byte from the first page
+ * @offset: offset of the first byte from the first page
  * @len: number of bytes, more than 0
  * @flags: FOLL_NOFAULT to fetch only pages that are present; missing ones are then no error
  *
@@ -114,7 +114,7 @@ void xiw_odp_leave_alone(struct xiw_accessor *by);
  * Return: 0; -EAGAIN if the process loses the pages over and over; -EINTR; or another negative
  * errno.
  */
-int xiw_odp_fetch(struct xiw_odp *odp, u64 place, u64 len, unsigned int flags);
+int xiw_odp_fetch(struct xiw_odp *odp, u64 offset, u64 len, unsigned int flags);
 
 /* advise.c APIs: a verb for struct ib_device_ops; kernel-doc is in advise.c. */
 int xiw_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice, u32 flags,

@@ -359,12 +359,12 @@ static enum xiw_cause place_imm(struct xiw_qp *qp, const struct xiw_rdmap_op *op
 }
 
 /* RFC 5040 section 5.2.1: check the whole range before anything is answered. */
-static enum xiw_cause place_judge_source(struct xiw_qp *qp, const struct xiw_irq_entry *irq)
+static enum xiw_cause place_judge_source(struct xiw_qp *qp, const struct xiw_inbound_read *inbound)
 {
-	if (!irq->size)
+	if (!inbound->size)
 		return XIW_OK;
-	return xiw_fault_source(xiw_mr_judge(&qp->ibqp, irq->src_stag, irq->src_to, irq->size,
-					     IB_ACCESS_REMOTE_READ));
+	return xiw_fault_source(xiw_mr_judge(&qp->ibqp, inbound->src_stag, inbound->src_to,
+					     inbound->size, IB_ACCESS_REMOTE_READ));
 }
 
 /* Checks what Read and Atomic Requests have in common: their queue and their number. */
@@ -372,16 +372,16 @@ static enum xiw_cause place_judge_request(struct xiw_qp *qp, const struct xiw_he
 {
 	enum xiw_cause cause = place_judge_whole(qp, hdr, DDP_QN_READ);
 
-	if (!cause && qp->irq.used == qp->irq.size)
+	if (!cause && qp->inbound.used == qp->inbound.size)
 		cause = XIW_IRD_EXCEEDED;
 	return cause;
 }
 
 /* The request is valid: queue its Response. */
-static void place_accept_request(struct xiw_qp *qp, const struct xiw_irq_entry *irq)
+static void place_accept_request(struct xiw_qp *qp, const struct xiw_inbound_read *inbound)
 {
 	qp->rx.msn[DDP_QN_READ]++;
-	qp->irq_slots[xiw_fifo_at(&qp->irq, qp->irq.used++)] = *irq;
+	qp->inbound_slots[xiw_fifo_at(&qp->inbound, qp->inbound.used++)] = *inbound;
 	WRITE_ONCE(qp->tx.blocked, false);
 	qp->rx.kick = true;
 }
@@ -389,7 +389,7 @@ static void place_accept_request(struct xiw_qp *qp, const struct xiw_irq_entry *
 static enum xiw_cause place_read_req(struct xiw_qp *qp, const struct xiw_headers *hdr)
 {
 	const struct xiw_read_req *req = &hdr->read;
-	struct xiw_irq_entry irq = {
+	struct xiw_inbound_read inbound = {
 		.msn = be32_to_cpu(hdr->untagged.msn),
 		.sink_stag = be32_to_cpu(req->sink_stag),
 		.sink_to = be64_to_cpu(req->sink_to),
@@ -401,9 +401,9 @@ static enum xiw_cause place_read_req(struct xiw_qp *qp, const struct xiw_headers
 
 	cause = place_judge_request(qp, hdr);
 	if (!cause)
-		cause = place_judge_source(qp, &irq);
+		cause = place_judge_source(qp, &inbound);
 	if (!cause)
-		place_accept_request(qp, &irq);
+		place_accept_request(qp, &inbound);
 	return cause;
 }
 
@@ -428,7 +428,7 @@ static u64 place_execute(const struct xiw_atomic_req *req, u64 *target)
 static enum xiw_cause place_atomic_req(struct xiw_qp *qp, const struct xiw_headers *hdr)
 {
 	const struct xiw_atomic_req *req = &hdr->atomic;
-	struct xiw_irq_entry irq = {
+	struct xiw_inbound_read inbound = {
 		.msn = be32_to_cpu(hdr->untagged.msn),
 		.atomic = true,
 		.request_id = be32_to_cpu(req->request_id),
@@ -451,12 +451,12 @@ static enum xiw_cause place_atomic_req(struct xiw_qp *qp, const struct xiw_heade
 		return xiw_fault_source(fault);
 	target = xiw_mr_span(mr, to, &len);
 	if (IS_ALIGNED((uintptr_t)target, sizeof(*target)))
-		irq.original = place_execute(req, target);
+		inbound.original = place_execute(req, target);
 	else
 		cause = XIW_ATOMIC_UNALIGNED;
 	xiw_mr_put(mr);
 	if (!cause)
-		place_accept_request(qp, &irq);
+		place_accept_request(qp, &inbound);
 	return cause;
 }
 

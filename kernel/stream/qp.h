@@ -43,7 +43,7 @@ struct xiw_loop;
  *                   mutexes: one resize at a time; only the lock of the queue is taken inside
  *   socket lock     lock_sock() in a process, the socket's spinlock in a softirq: the progress
  *                   of a connected queue pair, which is xiw_qp.tx, .rx, .sq, .rq, .sq_wrs,
- *                   .reads and .irq
+ *                   .reads and .inbound
  *   loop->lock      spinlock, softirqs off: the progress of both queue pairs of a connection
  *                   within this host, instead of the socket lock (carrier/loop.c)
  *   mr->lock        spinlock, softirqs off: the binding of a memory window; an invalidation
@@ -150,7 +150,7 @@ struct xiw_read {
 };
 
 /**
- * struct xiw_irq_entry - a Read or Atomic that the peer asked for
+ * struct xiw_inbound_read - a Read or Atomic that the peer asked for
  * @msn: number of the request
  * @atomic: an Atomic, which was executed already; else a Read
  * @sink_stag: STag of the sink, copied to the Response without a check
@@ -162,7 +162,7 @@ struct xiw_read {
  * @request_id: copied to the Response without a check
  * @original: the value that the Atomic found
  */
-struct xiw_irq_entry {
+struct xiw_inbound_read {
 	u32	msn;
 	bool	atomic;
 	union {
@@ -349,8 +349,8 @@ struct xiw_rx {
  * @rx_accessor: writes the memory of received data, and the targets of Atomics
  * @rq: receive ring, unused with a shared receive queue
  * @reads: FIFO over @read_slots: Reads and Atomics that wait for their Response
- * @irq: FIFO over @irq_slots: Reads and Atomics of the peer that wait for an answer
- * @irq_slots: entries of @irq
+ * @inbound: FIFO over @inbound_slots: Reads and Atomics of the peer that wait for an answer
+ * @inbound_slots: entries of @inbound
  * @sq_post_lock: kernel consumers: guards the producing side of @sq
  * @rq_post_lock: kernel consumers: guards the producing side of @rq
  * @srq_waiter: its place at the shared receive queue
@@ -406,8 +406,8 @@ struct xiw_qp {
 	struct xiw_rx		rx;
 	struct xiw_accessor	rx_accessor;
 	struct xiw_ring		rq;
-	struct xiw_fifo		irq;
-	struct xiw_irq_entry	*irq_slots;
+	struct xiw_fifo		inbound;
+	struct xiw_inbound_read	*inbound_slots;
 
 	spinlock_t		sq_post_lock;
 	spinlock_t		rq_post_lock;

@@ -87,7 +87,7 @@ void xiw_qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata)
 	if (!IS_ERR_OR_NULL(qp->area))
 		xiw_area_destroy(qp->area, xiw_udata_context(udata));
 	kvfree(qp->sq_wrs);
-	kvfree(qp->irq_slots);
+	kvfree(qp->inbound_slots);
 	kvfree(qp->read_slots);
 	kfree(qp->tx.cur);
 	kfree(qp->rx.recv);
@@ -134,20 +134,20 @@ int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
 int xiw_qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
 {
 	struct mem_cgroup *before = set_active_memcg(qp->payer);
-	struct xiw_irq_entry *irq = kcalloc(max(ird, 1), sizeof(*irq), XIW_GFP_ATOMIC);
+	struct xiw_inbound_read *inbound = kcalloc(max(ird, 1), sizeof(*inbound), XIW_GFP_ATOMIC);
 	struct xiw_read *reads = kcalloc(max(ord, 1), sizeof(*reads), XIW_GFP_ATOMIC);
 
 	set_active_memcg(before);
-	if (!irq || !reads) {
-		kfree(irq);
+	if (!inbound || !reads) {
+		kfree(inbound);
 		kfree(reads);
 		return -ENOMEM;
 	}
-	kfree(qp->irq_slots);
+	kfree(qp->inbound_slots);
 	kfree(qp->read_slots);
-	qp->irq_slots = irq;
+	qp->inbound_slots = inbound;
 	qp->read_slots = reads;
-	qp->irq = (struct xiw_fifo){ .size = ird };
+	qp->inbound = (struct xiw_fifo){ .size = ird };
 	qp->reads = (struct xiw_fifo){ .size = ord };
 	qp->ird = ird;
 	qp->ord = ord;

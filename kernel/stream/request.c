@@ -243,7 +243,7 @@ static int request_do_local(struct xiw_run *run)
 	enum xiw_mem_fault bad;
 
 	if (cur->opcode == XIW_OP_REG_MR)
-		bad = xiw_mr_register(&qp->ibqp, cur->rkey, cur->imm_inv);
+		bad = xiw_mr_validate(&qp->ibqp, cur->rkey, cur->imm_inv);
 	else if (cur->opcode == XIW_OP_BIND_MW)
 		bad = xiw_mw_bind(&qp->ibqp, cur->rkey, xiw_slot_data(cur));
 	else

@@ -15,7 +15,7 @@ static bool response_invalidates(const struct xiw_qp *qp)
 }
 
 /* Builds the Read Request for what is still to be sent, for a Terminate (RFC 5040 section 4.8). */
-static void response_fault_header(struct xiw_headers *hdr, const struct xiw_irq_entry *irq)
+static void response_fault_header(struct xiw_headers *hdr, const struct xiw_inbound_read *inbound)
 {
 	*hdr = (struct xiw_headers){
 		.mpa.ulpdu_len = cpu_to_be16(sizeof(hdr->untagged) + sizeof(hdr->read)),
@@ -23,36 +23,37 @@ static void response_fault_header(struct xiw_headers *hdr, const struct xiw_irq_
 			.ctrl.ddp = DDP_LAST | DDP_VERSION,
 			.ctrl.rdmap = RDMAP_VERSION | RDMAP_READ_REQ,
 			.qn = cpu_to_be32(DDP_QN_READ),
-			.msn = cpu_to_be32(irq->msn),
+			.msn = cpu_to_be32(inbound->msn),
 		},
 		.read = {
-			.sink_stag = cpu_to_be32(irq->sink_stag),
-			.sink_to = cpu_to_be64(irq->sink_to + irq->sent),
-			.size = cpu_to_be32(irq->size - irq->sent),
-			.src_stag = cpu_to_be32(irq->src_stag),
-			.src_to = cpu_to_be64(irq->src_to + irq->sent),
+			.sink_stag = cpu_to_be32(inbound->sink_stag),
+			.sink_to = cpu_to_be64(inbound->sink_to + inbound->sent),
+			.size = cpu_to_be32(inbound->size - inbound->sent),
+			.src_stag = cpu_to_be32(inbound->src_stag),
+			.src_to = cpu_to_be64(inbound->src_to + inbound->sent),
 		},
 	};
 }
 
-static int response_stage_atomic(struct xiw_run *run, const struct xiw_irq_entry *irq)
+static int response_stage_atomic(struct xiw_run *run, const struct xiw_inbound_read *inbound)
 {
 	struct xiw_atomic_resp resp = {
-		.request_id = cpu_to_be32(irq->request_id),
-		.original = cpu_to_be64(irq->original),
+		.request_id = cpu_to_be32(inbound->request_id),
+		.original = cpu_to_be64(inbound->original),
 	};
 	int ret = xiw_segment_message(run, RDMAP_ATOMIC_RESP, &resp, sizeof(resp));
 
 	if (ret == TX_STAGED)
-		xiw_fifo_pop(&run->qp->irq);
+		xiw_fifo_pop(&run->qp->inbound);
 	return ret;
 }
 
 /* Stages the next FPDU of a Read Response. */
-static int response_stage_read(struct xiw_run *run, struct xiw_irq_entry *irq)
+static int response_stage_read(struct xiw_run *run, struct xiw_inbound_read *inbound)
 {
 	struct xiw_qp *qp = run->qp;
-	u32 payload = irq->size - irq->sent;
+	u32 left = inbound->size - inbound->sent;
+	u32 payload = left;
 	struct xiw_headers fault;
 	struct xiw_fpdu fpdu;
 	enum xiw_mem_fault bad;
@@ -62,24 +63,24 @@ static int response_stage_read(struct xiw_run *run, struct xiw_irq_entry *irq)
 	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
 	if (ret != TX_STAGED)
 		return ret;
-	last = xiw_segment_is_last(qp, payload, irq->size - irq->sent, response_invalidates(qp));
-	xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, last, irq->sink_stag,
-			    irq->sink_to + irq->sent);
-	bad = xiw_segment_add(run, &fpdu, irq->src_stag, irq->src_to + irq->sent, payload,
-			      IB_ACCESS_REMOTE_READ);
+	last = xiw_segment_is_last(qp, payload, left, response_invalidates(qp));
+	xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, last, inbound->sink_stag,
+			    inbound->sink_to + inbound->sent);
+	bad = xiw_segment_add(run, &fpdu, inbound->src_stag, inbound->src_to + inbound->sent,
+			      payload, IB_ACCESS_REMOTE_READ);
 	if (unlikely(bad == XIW_MEM_ABSENT))
 		return TX_NOTHING;
 	if (unlikely(bad)) {
-		response_fault_header(&fault, irq);
+		response_fault_header(&fault, inbound);
 		xiw_qp_fail(qp, xiw_fault_source(bad), &fault);
 		return TX_NOTHING;
 	}
 	ret = xiw_segment_end(run, &fpdu);
 	if (ret != TX_STAGED)
 		return ret;
-	irq->sent += payload;
+	inbound->sent += payload;
 	if (last)
-		xiw_fifo_pop(&qp->irq);
+		xiw_fifo_pop(&qp->inbound);
 	return TX_STAGED;
 }
 
@@ -87,10 +88,12 @@ static int response_stage_read(struct xiw_run *run, struct xiw_irq_entry *irq)
 int xiw_response_stage(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
-	struct xiw_irq_entry *irq;
+	struct xiw_inbound_read *inbound;
 
-	if (!qp->irq.used)
+	if (!qp->inbound.used)
 		return TX_NOTHING;
-	irq = &qp->irq_slots[qp->irq.head];
-	return irq->atomic ? response_stage_atomic(run, irq) : response_stage_read(run, irq);
+	inbound = &qp->inbound_slots[qp->inbound.head];
+	if (inbound->atomic)
+		return response_stage_atomic(run, inbound);
+	return response_stage_read(run, inbound);
 }
