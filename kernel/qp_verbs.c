@@ -4,6 +4,7 @@
 #include <linux/sched/signal.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "device.h"
 #include "stats.h"
@@ -43,6 +44,7 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	qp->srq_waiter.resume = xiw_qp_resume_waiter;
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
+	qp->carrier = &xiw_over_tcp_carrier;
 	xiw_worker_prepare(qp);
 	qp->tx.blocked = true;	/* until it is connected */
 	qp->attr_state = IB_QPS_INIT;	/* rdma-core's tests expect INIT for iWARP's Idle */

@@ -7,7 +7,7 @@
 #include <net/l3mdev.h>
 #include <net/sock.h>
 
-#include "carrier/loop.h"
+#include "carrier/carrier.h"
 #include "carrier/sock_lock.h"
 #include "conn/ep.h"
 #include "conn/listener.h"
@@ -165,7 +165,7 @@ static int ep_read_frame(struct xiw_ep *ep)
 static int ep_start_stream(struct xiw_ep *ep)
 {
 	struct xiw_qp *qp = ep->qp;
-	struct xiw_loop *loop;
+	struct xiw_driver driver;
 	bool more = false;
 	int ret;
 
@@ -175,12 +175,12 @@ static int ep_start_stream(struct xiw_ep *ep)
 	if (!ret)
 		xiw_ep_join_loop(ep);
 	xiw_pause("ep_opening");
-	loop = xiw_loop_enter(qp);
+	driver = xiw_carrier_enter(qp);
 	if (!ret && ep->terms.rtr)
 		ret = xiw_tx_opening(qp, ep->sk, ep->terms.rtr);
 	if (!ret)
 		more = xiw_tx_run(qp, ep->sk, XIW_TX_BUDGET_INLINE);
-	xiw_loop_leave(loop);
+	xiw_carrier_leave(&driver);
 	if (!ret)
 		xiw_rx_run(qp, ep->sk);
 	if (xiw_sock_ended(ep->sk))	/* one event may stand for the Reply and the FIN */

@@ -5,7 +5,7 @@
 #include <linux/sched/signal.h>
 #include <net/sock.h>
 
-#include "carrier/loop.h"
+#include "carrier/carrier.h"
 #include "carrier/sock_lock.h"
 #include "conn/ep.h"
 #include "conn/listener.h"
@@ -78,7 +78,7 @@ void xiw_ep_farewell(struct xiw_ep *ep)
  */
 static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 {
-	struct xiw_loop *loop;
+	struct xiw_driver driver;
 	bool attached = false;
 
 	if (!ep->sock)
@@ -86,9 +86,9 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 	lock_sock(ep->sk);
 	xiw_pause("ep_part");
 	if (ep->qp) {
-		loop = xiw_loop_enter(ep->qp);
+		driver = xiw_carrier_enter(ep->qp);
 		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);
-		xiw_loop_leave(loop);
+		xiw_carrier_leave(&driver);
 	}
 	if (attached && cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
 		xiw_tx_terminate(&ep->rest, cause,

@@ -5,6 +5,7 @@
 #include <linux/jiffies.h>
 #include <net/sock.h>
 
+#include "carrier/carrier.h"
 #include "carrier/loop.h"
 #include "carrier/sock_lock.h"
 #include "conn/ep.h"
@@ -12,13 +13,15 @@
 #include "device.h"
 #include "pause.h"
 #include "stream/qp.h"
+#include "stream/rx.h"
 
 /* If the other end stays locked for longer than this, TCP carries the stream. */
 #define EP_LOOP_PATIENCE_MS	200
 
 static bool ep_may_loop(const struct xiw_qp *qp)
 {
-	return xiw_qp_open(qp) && !qp->loop && READ_ONCE(qp->dev->loopback);
+	return xiw_qp_open(qp) && qp->carrier == &xiw_over_tcp_carrier &&
+	       READ_ONCE(qp->dev->loopback);
 }
 
 /*
@@ -65,7 +68,7 @@ void xiw_ep_join_loop(struct xiw_ep *ep)
 	other = xiw_sock_other_end(ep->sk);
 	if (!other)
 		return;
-	loop = xiw_loop_create();
+	loop = xiw_loop_create(xiw_rx_segment);
 	if (loop) {
 		ep_connect_loop(ep, loop, other);
 		xiw_loop_put(loop);

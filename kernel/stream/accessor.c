@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* accessor.c - how memory calls back into the two directions of a queue pair */
 
+#include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "mem/odp.h"
 #include "stream/accessor.h"
@@ -44,7 +45,7 @@ static void accessor_retry_rx(struct xiw_accessor *by)
 {
 	struct xiw_qp *qp = accessor_qp(by);
 
-	if (qp->loop)	/* its run makes the peer try again, too */
+	if (qp->carrier->resends)	/* its run makes the peer try again, too */
 		xiw_worker_retry(qp);
 	else if (!qp->rx.starved)	/* else the retry for the waiting Send covers it */
 		xiw_ep_retry_rx(qp->ep, ACCESSOR_PAUSE_MS);

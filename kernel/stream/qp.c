@@ -4,7 +4,7 @@
 #include <linux/cred.h>
 #include <net/sock.h>
 
-#include "carrier/loop.h"
+#include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "stream/complete.h"
 #include "stream/qp.h"
@@ -238,7 +238,8 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 			*cause = qp->rx.cause;
 		qp->attached = false;
 		qp->sk = NULL;	/* a waiter for its lock must not take it for the next socket */
-		xiw_loop_part(qp);
+		if (qp->carrier->part)
+			qp->carrier->part(qp);
 		WRITE_ONCE(qp->tx.blocked, true);
 		*rest = qp->tx.batch;
 		qp->tx.batch = (struct xiw_batch){};

@@ -26,6 +26,7 @@
 
 struct xiw_ep;
 struct xiw_lane;
+struct xiw_carrier;
 struct xiw_loop;
 
 /*
@@ -55,7 +56,7 @@ struct xiw_loop;
  *                   the mm to take pages away, with its own locks held. So no holder calls
  *                   into the mm. Within one host a segment holds its source and its sink, so
  *                   readers of this lock and of mr->accesses only try
- *   qp->lock        spinlock, any context: .state, .ep, .loop; also the progress while no
+ *   qp->lock        spinlock, any context: .state, .ep, .carrier, .loop; also the progress while no
  *                   socket is attached. Detaching takes srq->lock inside
  *   srq->lock       spinlock, any context: it resumes queue pairs, maybe through a worker
  *   lane->lock, cq->lock, fetch->lock (mem/odp.c), qp->sq_post_lock, qp->rq_post_lock
@@ -74,11 +75,12 @@ struct xiw_loop;
  * Within one host both ends share loop->lock, because what one end sends is placed and completed
  * at the other. Their sockets are used for the close only, which takes loop->lock inside the
  * socket lock. Two queue pairs join a loop with both socket locks held. This is the only place
- * that holds two: the initiator's is taken first and the responder's is only tried. .loop is
- * written with loop->lock and qp->lock held as well, so any of the three locks is enough to read
- * it, and loop->lock is enough to find both ends.
+ * that holds two: the initiator's is taken first and the responder's is only tried. .carrier and
+ * .loop are written with loop->lock and qp->lock held as well, so any of the three locks is enough
+ * to read them, and loop->lock is enough to find both ends.
  *
- * "The queue pair is locked" means: loop->lock is held if .loop is set, else the socket lock.
+ * "The queue pair is locked" means that the lock of its carrier is held: the socket lock for TCP,
+ * loop->lock within this host.
  *
  * Attach and detach hold the socket lock and qp->lock and change .attached, so either lock is
  * enough to read it. A holder of the socket lock that sees .attached set may go on. A holder of
@@ -336,7 +338,8 @@ struct xiw_rx {
  * @told_last: the consumer was told that no more requests of its shared receive queue are taken
  * @attached: @sk drives this queue pair
  * @sk: the socket of @ep while attached, else NULL
- * @loop: set while attached to a peer on this host, else NULL
+ * @carrier: what carries the stream; TCP unless both ends are on this host
+ * @loop: the connection within this host if @carrier is xiw_loop_carrier, else NULL
  * @ird: inbound Reads and Atomics agreed
  * @ord: outbound Reads and Atomics agreed
  * @tx: transmit progress
@@ -391,6 +394,7 @@ struct xiw_qp {
 	bool			told_last;
 	bool			attached;
 	struct sock		*sk;
+	const struct xiw_carrier *carrier;
 	struct xiw_loop		*loop;
 	u16			ird;
 	u16			ord;
@@ -531,14 +535,14 @@ void xiw_qp_wake(struct xiw_qp *qp);
 void xiw_qp_resume_waiter(struct xiw_srq_waiter *waiter);
 
 /**
- * xiw_qp_lock - lock what drives a queue pair: its socket or its loop
+ * xiw_qp_lock - lock what drives a queue pair, which its carrier knows
  * @qp: the queue pair
  *
  * Context: process; sleeps.
  * Return: its socket, valid until xiw_qp_unlock(); NULL if none is attached, and nothing is locked.
  */
 struct sock *xiw_qp_lock(struct xiw_qp *qp);
-void xiw_qp_unlock(struct xiw_qp *qp, struct sock *sk);
+void xiw_qp_unlock(struct xiw_qp *qp);
 
 /**
  * xiw_qp_lock_now - as xiw_qp_lock(), but do not wait if the socket is locked

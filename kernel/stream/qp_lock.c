@@ -1,78 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* qp_lock.c - locks what drives a queue pair: its socket or its loop */
+/* qp_lock.c - locks what drives a queue pair, as its carrier knows how */
 
-#include "carrier/loop.h"
-#include "carrier/sock_lock.h"
+#include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "stream/qp.h"
 #include "stream/worker.h"
 
-/*
- * Return: the socket of @qp, or NULL if none is attached. Takes a reference: on @loop if there is
- * one, else on the socket.
- */
-static struct sock *qp_driver(struct xiw_qp *qp, struct xiw_loop **loop)
+/* Reads what drives @qp and takes a reference on it. Return: false if @qp is not attached. */
+static bool qp_hold_driver(struct xiw_qp *qp, struct xiw_driver *driver)
 {
-	struct sock *sk = NULL;
 	unsigned long flags;
+	bool attached;
 
 	spin_lock_irqsave(&qp->lock, flags);
-	if (qp->attached) {
-		sk = qp->sk;
-		*loop = qp->loop;
-		if (*loop)
-			xiw_loop_get(*loop);
-		else
-			sock_hold(sk);
+	attached = qp->attached;
+	if (attached) {
+		*driver = xiw_carrier_driver(qp);
+		driver->carrier->hold(driver);
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
-	return sk;
+	return attached;
 }
 
-static void qp_put_driver(struct sock *sk, struct xiw_loop *loop)
+static bool qp_is_driven_by(const struct xiw_qp *qp, const struct xiw_driver *driver)
 {
-	if (loop)
-		xiw_loop_put(loop);
-	else
-		sock_put(sk);
+	return qp->attached && qp->sk == driver->sk && qp->loop == driver->loop;
 }
 
-static void qp_unlock(struct sock *sk, struct xiw_loop *loop)
+static void qp_unlock(const struct xiw_driver *driver)
 {
-	if (loop)
-		xiw_loop_unlock(loop);
-	else
-		xiw_sock_unlock(sk);
-	qp_put_driver(sk, loop);
+	driver->carrier->unlock(driver);
+	driver->carrier->put(driver);
 }
 
-/* Return: false if another thread has the socket locked and @wait is false. */
-static bool qp_lock(struct sock *sk, struct xiw_loop *loop, bool wait)
-{
-	if (loop)
-		xiw_loop_lock(loop);
-	else if (wait)
-		lock_sock(sk);
-	else
-		return xiw_sock_lock_now(sk);
-	return true;
-}
-
+/* Return: as xiw_qp_lock() or, without @wait, as xiw_qp_lock_now(). */
 static struct sock *qp_lock_driver(struct xiw_qp *qp, bool wait)
 {
-	struct xiw_loop *loop;
-	struct sock *sk;
+	struct xiw_driver driver;
 
-	while ((sk = qp_driver(qp, &loop))) {
-		if (!qp_lock(sk, loop, wait)) {
-			qp_put_driver(sk, loop);
+	while (qp_hold_driver(qp, &driver)) {
+		if (!driver.carrier->lock(&driver, wait)) {
+			driver.carrier->put(&driver);
 			return ERR_PTR(-EAGAIN);
 		}
-		if (qp->attached && qp->sk == sk && qp->loop == loop)
-			break;
-		qp_unlock(sk, loop);
+		if (qp_is_driven_by(qp, &driver))
+			return driver.sk;
+		qp_unlock(&driver);
 	}
-	return sk;
+	return NULL;
 }
 
 struct sock *xiw_qp_lock(struct xiw_qp *qp)
@@ -102,23 +77,22 @@ void xiw_qp_unlocked(struct xiw_qp *qp)
 		xiw_worker_queue(qp);
 }
 
-void xiw_qp_unlock(struct xiw_qp *qp, struct sock *sk)
+void xiw_qp_unlock(struct xiw_qp *qp)
 {
-	qp_unlock(sk, qp->loop);
+	struct xiw_driver driver = xiw_carrier_driver(qp);
+
+	qp_unlock(&driver);
 	xiw_qp_unlocked(qp);
 }
 
 void xiw_qp_assert_locked(const struct xiw_qp *qp)
 {
-	if (qp->loop)
-		lockdep_assert_held(&qp->loop->lock);
-	else
-		lockdep_assert(lockdep_sock_is_held(qp->sk));
+	qp->carrier->assert_locked(qp);
 }
 
 void xiw_qp_resume_rx(struct xiw_qp *qp)
 {
-	if (READ_ONCE(qp->loop))
+	if (READ_ONCE(qp->carrier)->resends)
 		xiw_worker_queue(qp);
 	else
 		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);

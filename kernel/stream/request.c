@@ -27,8 +27,8 @@ static int request_failed(struct xiw_qp *qp, enum ib_wc_status status)
 }
 
 /*
- * Return: bytes of payload left. A segment to a peer on this host takes its payload from one
- * region, so there it is what is left of the current SGE.
+ * Return: bytes of payload left. If the carrier works by reference, a segment takes its payload
+ * from one region, so it is what is left of the current SGE.
  */
 static u32 request_payload_left(const struct xiw_qp *qp)
 {
@@ -36,7 +36,7 @@ static u32 request_payload_left(const struct xiw_qp *qp)
 	u32 left = qp->tx.cur_len - qp->tx.cur_sent;
 	u32 from = qp->tx.cur_sent;
 
-	if (!qp->loop || !left || (qp->tx.cur->flags & XIW_SEND_INLINE))
+	if (!qp->carrier->by_reference || !left || (qp->tx.cur->flags & XIW_SEND_INLINE))
 		return left;
 	for (; from >= sge->length; sge++)
 		from -= sge->length;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* response.c - answers a Read or Atomic of the peer with the segments of its Response */
 
-#include "carrier/loop.h"
 #include "carrier/segment.h"
 #include "stream/fault.h"
 #include "stream/response.h"
 
-/* Whether the peer's Read invalidates the STag of its sink; known for a peer on this host only. */
+/* Whether the peer's Read invalidates the STag of its sink. Known only of a peer on this host. */
 static bool response_invalidates(const struct xiw_qp *qp)
 {
-	const struct xiw_qp *peer = qp->loop ? xiw_loop_peer(qp) : NULL;
+	const struct xiw_qp *peer = xiw_carrier_peer(qp);
 
 	return peer && peer->reads.used && peer->read_slots[peer->reads.head].invalidate;
 }

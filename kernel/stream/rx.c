@@ -4,7 +4,7 @@
 #include <linux/sched.h>
 #include <net/tcp.h>
 
-#include "carrier/loop.h"
+#include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "queue/srq.h"
 #include "stream/complete.h"
@@ -223,10 +223,10 @@ static void rx_kick(struct xiw_qp *qp, struct sock *sk)
 		xiw_worker_queue(qp);
 }
 
-/* A segment of a peer on this host could not be placed. A worker makes the peer send it again. */
-static void rx_resume_loop(struct xiw_qp *qp)
+/* A segment that the peer sends again could not be placed. A worker makes the peer do that. */
+static void rx_resume_peer(struct xiw_qp *qp)
 {
-	if (xiw_loop_peer(qp)) {
+	if (xiw_carrier_peer(qp)) {
 		/* The peer may itself wait for pages and not send again: leave the line. */
 		if (qp->ibqp.srq && !xiw_rx_patient(qp))
 			xiw_srq_leave(xiw_qp_srq(qp), &qp->srq_waiter);
@@ -245,8 +245,8 @@ static void rx_run(struct xiw_qp *qp, struct sock *sk)
 
 	if (!xiw_qp_open(qp))
 		return;
-	if (qp->loop && (qp->rx.starved || qp->rx.paging))
-		rx_resume_loop(qp);
+	if (qp->carrier->resends && (qp->rx.starved || qp->rx.paging))
+		rx_resume_peer(qp);
 	if (tcp_inq(sk) < qp->rx.need)
 		return;
 	qp->rx.need = 0;
@@ -264,11 +264,11 @@ static void rx_run(struct xiw_qp *qp, struct sock *sk)
 
 void xiw_rx_run(struct xiw_qp *qp, struct sock *sk)
 {
-	struct xiw_loop *loop;
+	struct xiw_driver driver;
 
 	lockdep_assert(lockdep_sock_is_held(sk));
 
-	loop = xiw_loop_enter(qp);
+	driver = xiw_carrier_enter(qp);
 	rx_run(qp, sk);
-	xiw_loop_leave(loop);
+	xiw_carrier_leave(&driver);
 }

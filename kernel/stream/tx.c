@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* tx.c - runs that turn work requests and Responses into bytes in the socket */
+/* tx.c - runs that turn work requests and Responses into segments, and have them carried */
 
-#include <net/tcp.h>
-
-#include "carrier/loop.h"
 #include "carrier/segment.h"
 #include "pause.h"
 #include "stream/complete.h"
@@ -12,12 +9,6 @@
 #include "stream/tx.h"
 #include "stream/worker.h"
 #include "wire/marker.h"
-
-/* A run stages about this many bytes before it calls TCP. */
-#define TX_BATCH_BYTES	(64 * 1024)
-
-/* Bytes per run to a peer on this host, and again for all the answers to it: softirqs are off. */
-#define TX_LOOP_BUDGET	(128 * 1024)
 
 /* A turn takes time even if it stages nothing, so each one counts for at least this many bytes. */
 #define TX_TURN_WEIGHT	128
@@ -55,25 +46,18 @@ static bool tx_spent(const struct xiw_run *run)
 }
 
 /*
- * Whether to stop staging. A batch for TCP that was begun is filled even if the budget of bytes is
- * used up. It may exceed its size by one FPDU in order to end with a full segment.
+ * Stages until the carrier has enough. A batch that was begun is filled even if the budget of bytes
+ * is used up. Return: 1 if there may be more work, 0 if there is none now, or -ENOMEM.
  */
-static bool tx_full(const struct xiw_run *run)
-{
-	const struct xiw_tx *tx = &run->qp->tx;
-
-	return run->qp->loop ? tx_spent(run) : tx_tired(run) ||
-	       tx->batch.len >= TX_BATCH_BYTES + (tx->phase ? tx->full_fpdu : 0);
-}
-
-/* Fills the batch. Return: 1 if there may be more work, 0 if there is none now, or -ENOMEM. */
 static int tx_fill(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
+	const struct xiw_carrier *carrier = qp->carrier;
 	int ret = TX_STAGED;
 
-	xiw_segment_measure(&qp->tx, run->sk);
-	while (ret == TX_STAGED && !tx_full(run) && xiw_qp_open(qp)) {
+	if (carrier->prepare)
+		carrier->prepare(run);
+	while (ret == TX_STAGED && !tx_tired(run) && !carrier->full(run) && xiw_qp_open(qp)) {
 		run->turns++;
 		ret = tx_stage_next(run);
 	}
@@ -82,17 +66,9 @@ static int tx_fill(struct xiw_run *run)
 
 static int tx_push(struct xiw_run *run)
 {
-	struct xiw_qp *qp = run->qp;
-	size_t len = qp->tx.batch.len;
-	int ret;
+	const struct xiw_carrier *carrier = run->qp->carrier;
 
-	if (!len)
-		return 0;
-	xiw_pause("tx_push");
-	ret = xiw_batch_push(&qp->tx.batch, run->sk);
-	xiw_qp_count(qp, XIW_STAT_TX_SENDS, 1);
-	xiw_qp_count(qp, XIW_STAT_TX_BYTES, len - qp->tx.batch.len);
-	return ret;
+	return carrier->push ? carrier->push(run) : 0;
 }
 
 /*
@@ -133,20 +109,12 @@ static bool tx_idle(struct xiw_qp *qp)
 	return true;
 }
 
-/* Whether memory is short, here or in TCP, and no acknowledgment is due that would wake us. */
-static bool tx_is_short(const struct sock *sk, int ret)
-{
-	return ret == -ENOMEM || (ret == -EAGAIN && tcp_rtx_and_write_queues_empty(sk));
-}
-
 /* Acts on the result of a run. Return: whether the caller should continue at once. */
-static bool tx_judge(struct xiw_qp *qp, struct sock *sk, int ret)
+static bool tx_judge(struct xiw_qp *qp, int ret)
 {
-	bool lacks = tx_is_short(sk, ret);
-
-	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || lacks || (!ret && qp->tx.busy) ||
+	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || ret == -ENOMEM || (!ret && qp->tx.busy) ||
 		   !xiw_qp_open(qp));
-	if (unlikely(lacks))
+	if (unlikely(ret == -ENOMEM))
 		xiw_worker_retry(qp);
 	else
 		qp->retry_after = 0;
@@ -179,7 +147,7 @@ static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t *budget)
 		ret = tx_drain(&run);
 	} while (!ret && (tx->again || tx_idle(qp)));
 	xiw_stage_end(&run.stage);
-	more = tx_judge(qp, sk, ret);
+	more = tx_judge(qp, ret);
 	tx->running = false;
 	xiw_qp_retire(qp);
 	xiw_qp_fire(qp);
@@ -188,22 +156,19 @@ static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t *budget)
 }
 
 /* After a run the peer may have something to send, and then this end may have, and so on. */
-static void tx_loop_answer(struct xiw_qp *qp)
+static void tx_answer(struct xiw_qp *qp, struct xiw_qp *peer)
 {
-	struct xiw_qp *peer = xiw_loop_peer(qp);
-	size_t budget = TX_LOOP_BUDGET;
+	size_t budget = qp->carrier->budget;
 
-	if (peer && (qp->rx.starved || qp->rx.paging))	/* its segment may fit by now */
+	if (qp->rx.starved || qp->rx.paging)	/* its segment may fit by now */
 		peer->rx.kick = true;
-	while (peer && peer->rx.kick && budget) {
+	while (peer->rx.kick && budget) {
 		peer->rx.kick = false;
 		xiw_qp_count(peer, XIW_STAT_TX_RX, 1);
 		if (tx_run(peer, peer->sk, &budget))
 			xiw_worker_queue(peer);
 		swap(qp, peer);
 	}
-	if (!peer)
-		return;
 	if (peer->rx.kick)
 		xiw_worker_queue(peer);
 	xiw_qp_fire(peer);
@@ -211,15 +176,17 @@ static void tx_loop_answer(struct xiw_qp *qp)
 
 bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 {
+	struct xiw_qp *peer;
 	bool more;
 
 	xiw_qp_assert_locked(qp);
 
-	if (qp->loop)
-		budget = TX_LOOP_BUDGET;
+	if (qp->carrier->budget)
+		budget = qp->carrier->budget;
 	more = tx_run(qp, sk, &budget);
-	if (qp->loop)
-		tx_loop_answer(qp);
+	peer = xiw_carrier_peer(qp);
+	if (peer)
+		tx_answer(qp, peer);
 	return more;
 }
 
@@ -234,7 +201,7 @@ static bool tx_drive(struct xiw_qp *qp, struct sock *sk, size_t budget, enum xiw
 	}
 	xiw_qp_count(qp, by, 1);
 	more = xiw_tx_run(qp, sk, budget);
-	xiw_qp_unlock(qp, sk);
+	xiw_qp_unlock(qp);
 	return more;
 }
 
@@ -261,7 +228,8 @@ int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
 	struct xiw_run run = { .qp = qp, .sk = sk };
 	int ret;
 
-	xiw_segment_measure(&qp->tx, sk);
+	if (qp->carrier->prepare)
+		qp->carrier->prepare(&run);
 	xiw_stage_begin(&run.stage);
 	ret = xiw_fails("tx_opening") ? -ENOMEM : xiw_request_stage_opening(&run, rtr);
 	xiw_stage_end(&run.stage);

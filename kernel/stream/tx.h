@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* tx.h - runs that turn work requests and Responses into bytes in the socket */
+/* tx.h - runs that turn work requests and Responses into segments, and have them carried */
 #ifndef XIW_TX_H
 #define XIW_TX_H
 
@@ -17,7 +17,7 @@
  * @qp: queue pair, locked (see Locking)
  * @sk: the socket
  * @budget: bytes to stage at most, rounded up to whole batches; each request costs a minimum. If
- *	the peer is on this host, a fixed budget is used instead
+ *	the carrier has a budget, that one is used instead
  *
  * Alternates between Responses to the peer and the send queue. Gathers as many FPDUs as fit in one
  * call into TCP. Completes the requests that need no answer. When no work is left, it asks the
