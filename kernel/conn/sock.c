@@ -116,48 +116,53 @@ static void sock_listener_ready(struct sock *sk)
 	rcu_read_unlock();
 }
 
-/* The callbacks of a fresh socket, which are the same for all TCP sockets of the kernel. */
-static void (*sock_saved_data_ready)(struct sock *sk);
-static void (*sock_saved_write_space)(struct sock *sk);
-static void (*sock_saved_state_change)(struct sock *sk);
-static void (*sock_saved_error_report)(struct sock *sk);
+/* What a socket calls, besides its owner's pointer in sk_user_data. */
+struct sock_callbacks {
+	void (*data_ready)(struct sock *sk);
+	void (*write_space)(struct sock *sk);
+	void (*state_change)(struct sock *sk);
+	void (*error_report)(struct sock *sk);
+};
+
+static const struct sock_callbacks sock_ep_callbacks = {
+	.data_ready = sock_data_ready,
+	.write_space = sock_write_space,
+	.state_change = sock_state_change,
+	.error_report = sock_state_change,
+};
+
+/* Those of a fresh socket, which are the same for all TCP sockets of the kernel. */
+static struct sock_callbacks sock_saved_callbacks;
 
 static void sock_save_callbacks(const struct sock *sk)
 {
-	WRITE_ONCE(sock_saved_data_ready, sk->sk_data_ready);
-	WRITE_ONCE(sock_saved_write_space, sk->sk_write_space);
-	WRITE_ONCE(sock_saved_state_change, sk->sk_state_change);
-	WRITE_ONCE(sock_saved_error_report, sk->sk_error_report);
+	WRITE_ONCE(sock_saved_callbacks.data_ready, sk->sk_data_ready);
+	WRITE_ONCE(sock_saved_callbacks.write_space, sk->sk_write_space);
+	WRITE_ONCE(sock_saved_callbacks.state_change, sk->sk_state_change);
+	WRITE_ONCE(sock_saved_callbacks.error_report, sk->sk_error_report);
+}
+
+static void sock_set_callbacks(struct sock *sk, void *owner, const struct sock_callbacks *callbacks)
+{
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	__rcu_assign_sk_user_data_with_flags(sk, owner, owner ? SK_USER_DATA_NOCOPY : 0);
+	WRITE_ONCE(sk->sk_data_ready, callbacks->data_ready);
+	sk->sk_write_space = callbacks->write_space;
+	sk->sk_state_change = callbacks->state_change;
+	sk->sk_error_report = callbacks->error_report;
+	write_unlock_bh(&sk->sk_callback_lock);
+	xiw_sock_unlock(sk);
 }
 
 void xiw_sock_attach(struct socket *sock, struct xiw_ep *ep)
 {
-	struct sock *sk = sock->sk;
-
-	lock_sock(sk);
-	write_lock_bh(&sk->sk_callback_lock);
-	__rcu_assign_sk_user_data_with_flags(sk, ep, SK_USER_DATA_NOCOPY);
-	WRITE_ONCE(sk->sk_data_ready, sock_data_ready);
-	sk->sk_write_space = sock_write_space;
-	sk->sk_state_change = sock_state_change;
-	sk->sk_error_report = sock_state_change;
-	write_unlock_bh(&sk->sk_callback_lock);
-	xiw_sock_unlock(sk);
+	sock_set_callbacks(sock->sk, ep, &sock_ep_callbacks);
 }
 
 void xiw_sock_detach(struct socket *sock)
 {
-	struct sock *sk = sock->sk;
-
-	lock_sock(sk);
-	write_lock_bh(&sk->sk_callback_lock);
-	rcu_assign_sk_user_data(sk, NULL);
-	WRITE_ONCE(sk->sk_data_ready, sock_saved_data_ready);
-	sk->sk_write_space = sock_saved_write_space;
-	sk->sk_state_change = sock_saved_state_change;
-	sk->sk_error_report = sock_saved_error_report;
-	write_unlock_bh(&sk->sk_callback_lock);
-	xiw_sock_unlock(sk);
+	sock_set_callbacks(sock->sk, NULL, &sock_saved_callbacks);
 }
 
 /*
@@ -262,19 +267,15 @@ int xiw_sock_connect_error(const struct sock *sk)
 int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
 		    struct xiw_listener *listener)
 {
+	struct sock_callbacks callbacks = sock_saved_callbacks;
 	struct sockaddr_storage addr = *local;
-	struct sock *sk = sock->sk;
 	int ret;
 
 	ret = kernel_bind(sock, (struct sockaddr_unsized *)&addr, sock_addr_len(&addr));
 	if (ret)
 		return ret;
-	lock_sock(sk);
-	write_lock_bh(&sk->sk_callback_lock);
-	__rcu_assign_sk_user_data_with_flags(sk, listener, SK_USER_DATA_NOCOPY);
-	sk->sk_data_ready = sock_listener_ready;
-	write_unlock_bh(&sk->sk_callback_lock);
-	xiw_sock_unlock(sk);
+	callbacks.data_ready = sock_listener_ready;
+	sock_set_callbacks(sock->sk, listener, &callbacks);
 	return kernel_listen(sock, backlog);
 }
 
