@@ -92,7 +92,7 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 	}
 	if (attached && cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
 		xiw_tx_terminate(&ep->rest, cause,
-				 ep->qp->rx.fault_known ? &ep->qp->rx.fault : NULL,
+				 ep->qp->fault.has_hdr ? &ep->qp->fault.hdr : NULL,
 				 &ep->qp->tx.framing);
 		xiw_stat_inc(ep->dev, XIW_STAT_TX_TERMINATES);
 	}

@@ -152,7 +152,7 @@ static int place_look(struct xiw_qp *qp)
 /* Asks the process for doorbells while the queue is empty and a Send waits. */
 static int place_take_own(struct xiw_qp *qp)
 {
-	bool asked = qp->rx.starved;
+	bool asked = qp->rx.waits & XIW_WAIT_RECEIVE;
 	int ret = place_look(qp);
 
 	if (unlikely(ret == -ENOENT) && xiw_ring_unwatch(&qp->rq)) {
@@ -166,7 +166,7 @@ static int place_take_own(struct xiw_qp *qp)
 
 static int place_take_shared(struct xiw_qp *qp, struct xiw_srq *srq)
 {
-	qp->srq_waiter.again = qp->rx.starved;
+	qp->srq_waiter.again = qp->rx.waits & XIW_WAIT_RECEIVE;
 	qp->srq_waiter.urgent = !xiw_rx_patient(qp);
 	return xiw_srq_take(srq, &qp->srq_waiter, qp->rx.recv);
 }
@@ -182,7 +182,7 @@ static enum xiw_cause place_find_recv(struct xiw_qp *qp)
 	ret = srq ? place_take_shared(qp, srq) : place_take_own(qp);
 	if (ret == -ENOENT)
 		return XIW_NO_RECEIVE;
-	qp->rx.starved = false;
+	qp->rx.waits &= ~XIW_WAIT_RECEIVE;
 	qp->rx.recv_busy = !ret;
 	return ret ? XIW_LOCAL_FAULT : XIW_OK;
 }

@@ -145,10 +145,10 @@ static bool qp_stop(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_he
 	spin_lock_irqsave(&qp->lock, flags);
 	first = qp->attached && qp_move(qp, XIW_QP_ERROR);
 	if (first) {
-		qp->rx.cause = cause;
-		qp->rx.fault_known = fault;
+		qp->fault.cause = cause;
+		qp->fault.has_hdr = fault;
 		if (fault)
-			qp->rx.fault = *fault;
+			qp->fault.hdr = *fault;
 		WRITE_ONCE(qp->tx.blocked, true);
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
@@ -179,12 +179,12 @@ void xiw_qp_lost(struct xiw_qp *qp)
 
 static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *terms, bool hold)
 {
-	struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_send_slot *slot = qp->tx.request.slot;
 	struct xiw_recv *recv = qp->rx.recv;
 	unsigned int qn;
 
 	qp->tx = (struct xiw_tx){
-		.cur = cur,
+		.request.slot = slot,
 		.framing = { .crc = terms->crc, .markers = terms->tx_markers },
 		.hold = hold,
 		.blocked = hold,
@@ -192,6 +192,7 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 	xiw_accessor_begin(&qp->tx_accessor);
 	xiw_accessor_begin(&qp->rx_accessor);
 	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc, .first = true };
+	qp->fault = (struct xiw_fault){};
 	for (qn = 0; qn < DDP_NUM_QN; qn++) {
 		qp->tx.msn[qn] = 1;
 		qp->rx.msn[qn] = 1;
@@ -235,7 +236,7 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 	attached = qp->attached;
 	if (attached) {
 		if (!qp_move(qp, XIW_QP_ERROR))
-			*cause = qp->rx.cause;
+			*cause = qp->fault.cause;
 		qp->attached = false;
 		qp->sk = NULL;	/* a waiter for its lock must not take it for the next socket */
 		if (qp->carrier->part)

@@ -219,15 +219,37 @@ struct xiw_framing {
 };
 
 /**
+ * enum xiw_request_state - what a queue pair does with its send requests
+ * @XIW_REQUEST_NONE: it takes the next one from the ring
+ * @XIW_REQUEST_UNDER_WAY: it executes one
+ * @XIW_REQUEST_IMM_DUE: all payload of the request is staged, but its Immediate Data is not
+ */
+enum xiw_request_state {
+	XIW_REQUEST_NONE,
+	XIW_REQUEST_UNDER_WAY,
+	XIW_REQUEST_IMM_DUE,
+};
+
+/**
+ * struct xiw_request - the send request under way
+ * @state: whether there is one
+ * @slot: private copy of its slot, with room for a whole slot
+ * @len: bytes of payload
+ * @sent: bytes of them that are staged
+ */
+struct xiw_request {
+	enum xiw_request_state	state;
+	struct xiw_send_slot	*slot;
+	u32			len;
+	u32			sent;
+};
+
+/**
  * struct xiw_tx - transmit progress
  * @batch: bytes that TCP has not taken yet
  * @running: a run is under way; TCP may call back into us meanwhile
  * @again: a run was asked for during the run, so it has to look once more
- * @cur: private copy of the slot under way, with room for a whole slot
- * @busy: @cur is under way
- * @cur_len: bytes of payload of @cur
- * @cur_sent: bytes of them that are staged
- * @imm_due: all payload of @cur is staged, but its Immediate Data is not
+ * @request: the request under way
  * @msn: next message number of each untagged queue
  * @mulpdu: the longest ULPDU for now
  * @full_fpdu: bytes of an FPDU that fills a segment; 0 if none can
@@ -241,11 +263,7 @@ struct xiw_tx {
 	struct xiw_batch	batch;
 	bool			running;
 	bool			again;
-	struct xiw_send_slot	*cur;
-	bool			busy;
-	u32			cur_len;
-	u32			cur_sent;
-	bool			imm_due;
+	struct xiw_request	request;
 	u32			msn[DDP_NUM_QN];
 	u16			mulpdu;
 	u16			full_fpdu;
@@ -272,9 +290,13 @@ struct xiw_write {
 	bool	torn;
 };
 
-/* xiw_rx.paging */
-#define XIW_RX_REQUEST		0x1
-#define XIW_RX_RESPONSE		0x2
+/*
+ * xiw_rx.waits: what FPDUs wait for, at the head of the socket's queue or at the peer. Within one
+ * host Responses and other segments can overtake each other, so both kinds may wait for pages.
+ */
+#define XIW_WAIT_RECEIVE	BIT(0)	/* a Send: a receive request */
+#define XIW_WAIT_PAGES		BIT(1)	/* any but a Response: pages */
+#define XIW_WAIT_RESPONSE_PAGES	BIT(2)	/* a Response: pages */
 
 /**
  * struct xiw_rx - receive progress
@@ -286,12 +308,8 @@ struct xiw_write {
  * @write: the last Write, if no message was delivered after it
  * @crc: CRCs are checked
  * @first: no FPDU has come yet
- * @starved: a Send waits for a receive request, at the head of the socket's queue or at the peer
- * @starved_since: when that began, in jiffies
- * @paging: XIW_RX_*: FPDUs that wait for pages, at the head of the socket's queue or at the peer
- * @cause: the first fault of the stream
- * @fault: headers of the faulty FPDU
- * @fault_known: @fault is valid
+ * @waits: XIW_WAIT_*
+ * @starved_since: when a Send began to wait for a receive request, in jiffies
  * @kick: something was received that may allow this end to send
  */
 struct xiw_rx {
@@ -303,13 +321,21 @@ struct xiw_rx {
 	struct xiw_write	write;
 	bool			crc;
 	bool			first;
-	bool			starved;
+	u8			waits;
 	unsigned long		starved_since;
-	u8			paging;
 	bool			kick;
+};
+
+/**
+ * struct xiw_fault - why a stream has to end
+ * @cause: the first cause, XIW_OK if there is none
+ * @has_hdr: @hdr is valid
+ * @hdr: headers of the faulty FPDU
+ */
+struct xiw_fault {
 	enum xiw_cause		cause;
-	struct xiw_headers	fault;
-	bool			fault_known;
+	bool			has_hdr;
+	struct xiw_headers	hdr;
 };
 
 /**
@@ -342,6 +368,7 @@ struct xiw_rx {
  * @loop: the connection within this host if @carrier is xiw_loop_carrier, else NULL
  * @ird: inbound Reads and Atomics agreed
  * @ord: outbound Reads and Atomics agreed
+ * @fault: why the stream has to end; guarded by @lock
  * @tx: transmit progress
  * @tx_accessor: reads the memory that is sent
  * @sq: send ring
@@ -399,6 +426,7 @@ struct xiw_qp {
 	u16			ird;
 	u16			ord;
 
+	struct xiw_fault	fault;
 	struct xiw_tx		tx;
 	struct xiw_accessor	tx_accessor;
 	struct xiw_ring		sq;

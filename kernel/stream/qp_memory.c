@@ -89,7 +89,7 @@ void xiw_qp_free_memory(struct xiw_qp *qp, struct ib_udata *udata)
 	kvfree(qp->sq_wrs);
 	kvfree(qp->inbound_slots);
 	kvfree(qp->read_slots);
-	kfree(qp->tx.cur);
+	kfree(qp->tx.request.slot);
 	kfree(qp->rx.recv);
 	mem_cgroup_put(qp->payer);
 }
@@ -114,9 +114,9 @@ int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
 	if (udata)
 		qp->payer = get_mem_cgroup_from_mm(current->mm);
 	qp->sq_wrs = kvcalloc(qp->sq_entries, sizeof(*qp->sq_wrs), XIW_GFP_PROCESS);
-	qp->tx.cur = kmalloc(qp->sq_slot_size, XIW_GFP_PROCESS);
+	qp->tx.request.slot = kmalloc(qp->sq_slot_size, XIW_GFP_PROCESS);
 	qp->rx.recv = kmalloc_obj(*qp->rx.recv, XIW_GFP_PROCESS);
-	return qp->sq_wrs && qp->tx.cur && qp->rx.recv ? 0 : -ENOMEM;
+	return qp->sq_wrs && qp->tx.request.slot && qp->rx.recv ? 0 : -ENOMEM;
 }
 
 /**

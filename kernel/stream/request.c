@@ -21,7 +21,7 @@ static int request_failed(struct xiw_qp *qp, enum ib_wc_status status)
 	wr->status = status;
 	wr->cause = XIW_LOCAL_FAULT;
 	wr->done = true;
-	qp->tx.busy = false;
+	qp->tx.request.state = XIW_REQUEST_NONE;
 	xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 	return TX_NOTHING;
 }
@@ -32,11 +32,11 @@ static int request_failed(struct xiw_qp *qp, enum ib_wc_status status)
  */
 static u32 request_payload_left(const struct xiw_qp *qp)
 {
-	const struct xiw_sge *sge = xiw_slot_sges(qp->tx.cur);
-	u32 left = qp->tx.cur_len - qp->tx.cur_sent;
-	u32 from = qp->tx.cur_sent;
+	const struct xiw_sge *sge = xiw_slot_sges(qp->tx.request.slot);
+	u32 left = qp->tx.request.len - qp->tx.request.sent;
+	u32 from = qp->tx.request.sent;
 
-	if (!qp->carrier->by_reference || !left || (qp->tx.cur->flags & XIW_SEND_INLINE))
+	if (!qp->carrier->by_reference || !left || (qp->tx.request.slot->flags & XIW_SEND_INLINE))
 		return left;
 	for (; from >= sge->length; sge++)
 		from -= sge->length;
@@ -47,7 +47,7 @@ static u32 request_payload_left(const struct xiw_qp *qp)
 static enum xiw_mem_fault request_gather(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 from,
 					 u32 len)
 {
-	const struct xiw_send_slot *cur = run->qp->tx.cur;
+	const struct xiw_send_slot *cur = run->qp->tx.request.slot;
 	const struct xiw_sge *sge = xiw_slot_sges(cur);
 	enum xiw_mem_fault bad;
 	u32 n;
@@ -84,23 +84,21 @@ static u8 request_send_opcode(const struct xiw_send_slot *cur)
 static void request_staged(struct xiw_qp *qp)
 {
 	xiw_qp_wr(qp, qp->sq.taken - 1)->done = true;
-	qp->tx.busy = false;
+	qp->tx.request.state = XIW_REQUEST_NONE;
 }
 
 /* The Immediate Data that follows a Write is a message by itself (RFC 7306 section 6). */
 static int request_stage_imm(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
-	const struct xiw_send_slot *cur = qp->tx.cur;
+	const struct xiw_send_slot *cur = qp->tx.request.slot;
 	struct xiw_imm_data imm = { .imm = (__force __be32)cur->imm_inv };
 	int ret;
 
 	ret = xiw_segment_message(run, cur->flags & XIW_SEND_SOLICITED ? RDMAP_IMM_SE : RDMAP_IMM,
 				  &imm, sizeof(imm));
-	if (ret == TX_STAGED) {
-		qp->tx.imm_due = false;
+	if (ret == TX_STAGED)
 		request_staged(qp);
-	}
 	return ret;
 }
 
@@ -109,7 +107,7 @@ static int request_stage_payload(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
-	const struct xiw_send_slot *cur = tx->cur;
+	const struct xiw_send_slot *cur = tx->request.slot;
 	bool tagged = cur->opcode == XIW_OP_WRITE || cur->opcode == XIW_OP_WRITE_IMM;
 	u32 payload = request_payload_left(qp);
 	struct xiw_fpdu fpdu;
@@ -121,16 +119,16 @@ static int request_stage_payload(struct xiw_run *run)
 				sizeof(struct xiw_ddp_untagged), &payload);
 	if (ret != TX_STAGED)
 		return ret;
-	last = xiw_segment_is_last(qp, payload, tx->cur_len - tx->cur_sent,
+	last = xiw_segment_is_last(qp, payload, tx->request.len - tx->request.sent,
 			  cur->opcode == XIW_OP_SEND_INV);
 	if (tagged)
 		xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, last, cur->rkey,
-				    cur->remote_addr + tx->cur_sent);
+				    cur->remote_addr + tx->request.sent);
 	else
 		xiw_fpdu_put_untagged(&fpdu, request_send_opcode(cur), last,
 				      cur->opcode == XIW_OP_SEND_INV ? cur->imm_inv : 0,
-				      tx->msn[DDP_QN_SEND], tx->cur_sent);
-	bad = request_gather(run, &fpdu, tx->cur_sent, payload);
+				      tx->msn[DDP_QN_SEND], tx->request.sent);
+	bad = request_gather(run, &fpdu, tx->request.sent, payload);
 	if (unlikely(bad == XIW_MEM_ABSENT))
 		return TX_NOTHING;
 	if (unlikely(bad))
@@ -139,12 +137,13 @@ static int request_stage_payload(struct xiw_run *run)
 	if (ret != TX_STAGED)
 		return ret;
 
-	tx->cur_sent += payload;
+	tx->request.sent += payload;
 	if (last) {
 		if (!tagged)
 			tx->msn[DDP_QN_SEND]++;
-		tx->imm_due = cur->opcode == XIW_OP_WRITE_IMM;
-		if (!tx->imm_due)
+		if (cur->opcode == XIW_OP_WRITE_IMM)
+			tx->request.state = XIW_REQUEST_IMM_DUE;
+		else
 			request_staged(qp);
 	}
 	return TX_STAGED;
@@ -192,7 +191,7 @@ static int request_stage_read_req(struct xiw_run *run, const struct xiw_read *re
 static int request_stage_read(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
-	const struct xiw_send_slot *cur = qp->tx.cur;
+	const struct xiw_send_slot *cur = qp->tx.request.slot;
 	struct xiw_read read = {
 		.wr = qp->sq.taken - 1,
 		.invalidate = cur->opcode == XIW_OP_READ_INV,
@@ -206,14 +205,14 @@ static int request_stage_read(struct xiw_run *run)
 		return ret;
 	ret = request_stage_read_req(run, &read, cur->rkey, cur->remote_addr);
 	if (ret == TX_STAGED)
-		qp->tx.busy = false;
+		qp->tx.request.state = XIW_REQUEST_NONE;
 	return ret;
 }
 
 static int request_stage_atomic(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
-	const struct xiw_send_slot *cur = qp->tx.cur;
+	const struct xiw_send_slot *cur = qp->tx.request.slot;
 	struct xiw_read read = {
 		.wr = qp->sq.taken - 1,
 		.sink = *xiw_slot_sges(cur),
@@ -230,7 +229,7 @@ static int request_stage_atomic(struct xiw_run *run)
 	ret = xiw_segment_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
 	if (ret == TX_STAGED) {
 		request_expect_response(qp, &read);
-		qp->tx.busy = false;
+		qp->tx.request.state = XIW_REQUEST_NONE;
 	}
 	return ret;
 }
@@ -239,7 +238,7 @@ static int request_stage_atomic(struct xiw_run *run)
 static int request_do_local(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
-	const struct xiw_send_slot *cur = qp->tx.cur;
+	const struct xiw_send_slot *cur = qp->tx.request.slot;
 	enum xiw_mem_fault bad;
 
 	if (cur->opcode == XIW_OP_REG_MR)
@@ -258,7 +257,7 @@ static int request_do_local(struct xiw_run *run)
 /* Takes the next request from the ring and starts a record. Return: as xiw_slot_take_send(). */
 static int request_take(struct xiw_qp *qp)
 {
-	struct xiw_send_slot *cur = qp->tx.cur;
+	struct xiw_send_slot *cur = qp->tx.request.slot;
 	struct xiw_send_wr *wr;
 	u32 payload = 0;
 	int ret;
@@ -273,8 +272,8 @@ static int request_take(struct xiw_qp *qp)
 		.opcode = cur->opcode,
 		.flags = cur->flags | (qp->sig_all ? XIW_SEND_SIGNALED : 0),
 	};
-	qp->tx.cur_len = payload;
-	qp->tx.cur_sent = 0;
+	qp->tx.request.len = payload;
+	qp->tx.request.sent = 0;
 	return ret;
 }
 
@@ -285,7 +284,7 @@ int xiw_request_stage(struct xiw_run *run)
 	struct xiw_tx *tx = &qp->tx;
 	int ret;
 
-	if (!tx->busy) {
+	if (tx->request.state == XIW_REQUEST_NONE) {
 		ret = request_take(qp);
 		if (ret == -ENOENT)
 			return TX_NOTHING;
@@ -296,12 +295,12 @@ int xiw_request_stage(struct xiw_run *run)
 		if (ret)
 			return request_failed(qp, ret == -EMSGSIZE ? IB_WC_LOC_LEN_ERR :
 						 IB_WC_LOC_QP_OP_ERR);
-		tx->busy = true;
+		tx->request.state = XIW_REQUEST_UNDER_WAY;
 		xiw_qp_count(qp, XIW_STAT_TX_WRS, 1);
 	}
-	if ((tx->cur->flags & XIW_SEND_FENCE) && qp->reads.used)
+	if ((tx->request.slot->flags & XIW_SEND_FENCE) && qp->reads.used)
 		return TX_NOTHING;
-	switch (tx->cur->opcode) {
+	switch (tx->request.slot->opcode) {
 	case XIW_OP_READ:
 	case XIW_OP_READ_INV:
 		return request_stage_read(run);
@@ -313,7 +312,9 @@ int xiw_request_stage(struct xiw_run *run)
 	case XIW_OP_BIND_MW:
 		return request_do_local(run);
 	default:
-		return tx->imm_due ? request_stage_imm(run) : request_stage_payload(run);
+		if (tx->request.state == XIW_REQUEST_IMM_DUE)
+			return request_stage_imm(run);
+		return request_stage_payload(run);
 	}
 }
 

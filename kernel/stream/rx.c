@@ -58,8 +58,8 @@ static void rx_opened(struct xiw_qp *qp)
  */
 static bool rx_may_wait(struct xiw_qp *qp)
 {
-	if (!qp->rx.starved) {
-		qp->rx.starved = true;
+	if (!(qp->rx.waits & XIW_WAIT_RECEIVE)) {
+		qp->rx.waits |= XIW_WAIT_RECEIVE;
 		qp->rx.starved_since = jiffies;
 		xiw_ep_retry_rx(qp->ep, XIW_RX_PATIENCE_MS + 1);
 	}
@@ -73,20 +73,17 @@ static bool rx_is_response(const struct xiw_headers *hdr)
 	return opcode == RDMAP_READ_RESP || opcode == RDMAP_ATOMIC_RESP;
 }
 
-/*
- * Whether an FPDU has to wait where it is, because a receive request or pages are missing. Within
- * one host Responses and other segments can overtake each other, so each kind has its own flag.
- */
+/* Whether an FPDU has to wait where it is, because a receive request or pages are missing. */
 static bool rx_waits(struct xiw_qp *qp, const struct xiw_headers *hdr, enum xiw_cause cause)
 {
-	u8 who = rx_is_response(hdr) ? XIW_RX_RESPONSE : XIW_RX_REQUEST;
+	u8 pages = rx_is_response(hdr) ? XIW_WAIT_RESPONSE_PAGES : XIW_WAIT_PAGES;
 
 	if (cause == XIW_NO_RECEIVE)
 		return rx_may_wait(qp);
-	qp->rx.paging &= ~who;
+	qp->rx.waits &= ~pages;
 	if (cause != XIW_NOT_YET)
 		return false;
-	qp->rx.paging |= who;
+	qp->rx.waits |= pages;
 	return true;
 }
 
@@ -232,8 +229,7 @@ static void rx_resume_peer(struct xiw_qp *qp)
 			xiw_srq_leave(xiw_qp_srq(qp), &qp->srq_waiter);
 		xiw_worker_queue(qp);
 	} else {
-		qp->rx.starved = false;
-		qp->rx.paging = 0;
+		qp->rx.waits = 0;
 		if (qp->ibqp.srq)	/* let others have its turn */
 			xiw_srq_leave(xiw_qp_srq(qp), &qp->srq_waiter);
 	}
@@ -245,7 +241,7 @@ static void rx_run(struct xiw_qp *qp, struct sock *sk)
 
 	if (!xiw_qp_open(qp))
 		return;
-	if (qp->carrier->resends && (qp->rx.starved || qp->rx.paging))
+	if (qp->carrier->resends && qp->rx.waits)
 		rx_resume_peer(qp);
 	if (tcp_inq(sk) < qp->rx.need)
 		return;

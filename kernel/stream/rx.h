@@ -14,7 +14,7 @@
 /* Whether the Send may still wait for a receive request. The queue pair is locked. */
 static inline bool xiw_rx_patient(const struct xiw_qp *qp)
 {
-	return !qp->rx.starved ||
+	return !(qp->rx.waits & XIW_WAIT_RECEIVE) ||
 	       time_before_eq(jiffies,
 			      qp->rx.starved_since + msecs_to_jiffies(XIW_RX_PATIENCE_MS));
 }
@@ -40,8 +40,8 @@ void xiw_rx_run(struct xiw_qp *qp, struct sock *sk);
  * @ulpdu_len: length of its ULPDU in bytes
  * @payload: see xiw_place()
  *
- * Return: 0; -EAGAIN if the segment was not placed and has to come again when @qp->rx.starved or
- * @qp->rx.paging is cleared; -EPROTO if the stream has ended.
+ * Return: 0; -EAGAIN if the segment was not placed and has to come again when what @qp->rx.waits
+ * for is there; -EPROTO if the stream has ended.
  */
 int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
 		   struct xiw_cursor *payload);

@@ -101,7 +101,7 @@ static int tx_drain(struct xiw_run *run)
  */
 static bool tx_idle(struct xiw_qp *qp)
 {
-	if (qp->tx.busy || !xiw_qp_open(qp) || xiw_worker_watches(qp))
+	if (qp->tx.request.state || !xiw_qp_open(qp) || xiw_worker_watches(qp))
 		return false;
 	if (!xiw_ring_unwatch(&qp->sq))
 		return false;
@@ -112,7 +112,7 @@ static bool tx_idle(struct xiw_qp *qp)
 /* Acts on the result of a run. Return: whether the caller should continue at once. */
 static bool tx_judge(struct xiw_qp *qp, int ret)
 {
-	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || ret == -ENOMEM || (!ret && qp->tx.busy) ||
+	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || ret == -ENOMEM || (!ret && qp->tx.request.state) ||
 		   !xiw_qp_open(qp));
 	if (unlikely(ret == -ENOMEM))
 		xiw_worker_retry(qp);
@@ -160,7 +160,7 @@ static void tx_answer(struct xiw_qp *qp, struct xiw_qp *peer)
 {
 	size_t budget = qp->carrier->budget;
 
-	if (qp->rx.starved || qp->rx.paging)	/* its segment may fit by now */
+	if (qp->rx.waits)	/* its segment may fit by now */
 		peer->rx.kick = true;
 	while (peer->rx.kick && budget) {
 		peer->rx.kick = false;
