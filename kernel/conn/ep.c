@@ -348,7 +348,7 @@ static void ep_streaming(struct xiw_ep *ep)
 		return;
 	if (test_bit(XIW_EP_EV_OPENED, &ep->events))
 		ep_opened(ep);
-	xiw_ep_finish(ep, -ECONNRESET, ep->qp->fault.cause);
+	xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
 }
 
 static void ep_socket_event(struct xiw_ep *ep)
@@ -411,7 +411,7 @@ static void ep_deadline_passed(struct xiw_ep *ep)
 		xiw_ep_finish(ep, -ETIMEDOUT, XIW_OK);
 		break;
 	case XIW_EP_OPEN:	/* EP_ALONE_MS after the other end left the loop */
-		xiw_ep_finish(ep, -ECONNRESET, ep->qp->fault.cause);
+		xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
 		break;
 	case XIW_EP_FAREWELL:
 		xiw_ep_close(ep, true);
@@ -430,7 +430,7 @@ static void ep_look(struct xiw_ep *ep)
 	if (test_bit(XIW_EP_EV_OPENED, &events))
 		ep_opened(ep);
 	if (test_bit(XIW_EP_EV_FAILED, &events) && ep->state < XIW_EP_FAREWELL && ep->qp)
-		xiw_ep_finish(ep, -ECONNRESET, ep->qp->fault.cause);
+		xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
 	if (test_bit(XIW_EP_EV_SOCKET, &events))
 		ep_socket_event(ep);
 	if (test_bit(XIW_EP_EV_ALONE, &events))

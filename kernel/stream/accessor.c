@@ -47,7 +47,7 @@ static void accessor_retry_rx(struct xiw_accessor *by)
 
 	if (qp->carrier->resends)	/* its run makes the peer try again, too */
 		xiw_worker_retry(qp);
-	else if (!(qp->rx.waits & XIW_WAIT_RECEIVE))	/* else the retry for the waiting Send covers it */
+	else if (!(qp->rx.waits & XIW_WAIT_RECEIVE))	/* whose retry covers this */
 		xiw_ep_retry_rx(qp->ep, ACCESSOR_PAUSE_MS);
 }
 

@@ -112,8 +112,8 @@ static bool tx_idle(struct xiw_qp *qp)
 /* Acts on the result of a run. Return: whether the caller should continue at once. */
 static bool tx_judge(struct xiw_qp *qp, int ret)
 {
-	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || ret == -ENOMEM || (!ret && qp->tx.request.state) ||
-		   !xiw_qp_open(qp));
+	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || ret == -ENOMEM ||
+		   (!ret && qp->tx.request.state) || !xiw_qp_open(qp));
 	if (unlikely(ret == -ENOMEM))
 		xiw_worker_retry(qp);
 	else

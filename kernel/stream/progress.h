@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* progress.h - how far a queue pair has got with what it sends and receives */
+#ifndef XIW_PROGRESS_H
+#define XIW_PROGRESS_H
+
+#include <linux/bits.h>
+#include <linux/types.h>
+#include <rdma/xiw-abi.h>
+
+#include "carrier/batch.h"
+#include "queue/slot.h"
+#include "wire/terminate.h"
+#include "wire/wire.h"
+
+/**
+ * struct xiw_send_wr - a send work request that was taken and is not completed yet
+ * @wr_id: as posted
+ * @byte_len: bytes of payload
+ * @opcode: enum xiw_opcode
+ * @flags: XIW_SEND_*
+ * @done: it is executed; it completes when all earlier requests have completed
+ * @status: enum ib_wc_status
+ * @cause: enum xiw_cause behind a bad @status
+ */
+struct xiw_send_wr {
+	u64	wr_id;
+	u32	byte_len;
+	u8	opcode;
+	u8	flags;
+	u8	done:1;
+	u8	status;
+	u8	cause;
+};
+
+/**
+ * struct xiw_read - a Read or Atomic that this end asked for
+ * @sink: where the data goes; each Read Response must name the next byte of it
+ * @wr: count of its work request in the send queue
+ * @placed: bytes placed so far; the next segment continues there
+ * @request_id: of an Atomic
+ * @atomic: it is an Atomic, whose Response must name @request_id
+ * @invalidate: the STag of @sink becomes invalid when the Read is done
+ * @opening: it has no work request, because it opens the stream
+ */
+struct xiw_read {
+	struct xiw_sge	sink;
+	u32		wr;
+	u32		placed;
+	u32		request_id;
+	bool		atomic;
+	bool		invalidate;
+	bool		opening;
+};
+
+/**
+ * struct xiw_inbound_read - a Read or Atomic that the peer asked for
+ * @msn: number of the request
+ * @atomic: an Atomic, which was executed already; else a Read
+ * @sink_stag: STag of the sink, copied to the Response without a check
+ * @sink_to: TO of the sink, copied likewise
+ * @src_stag: STag of the source
+ * @src_to: TO of the source
+ * @size: bytes to read
+ * @sent: bytes of them that were sent
+ * @request_id: copied to the Response without a check
+ * @original: the value that the Atomic found
+ */
+struct xiw_inbound_read {
+	u32	msn;
+	bool	atomic;
+	union {
+		struct {
+			u32	sink_stag;
+			u32	src_stag;
+			u64	sink_to;
+			u64	src_to;
+			u32	size;
+			u32	sent;
+		};
+		struct {
+			u32	request_id;
+			u64	original;
+		};
+	};
+};
+
+/**
+ * struct xiw_fifo - counters of a FIFO in an array; the size need not be a power of two
+ * @size: entries
+ * @head: the oldest entry
+ * @used: entries in use
+ */
+struct xiw_fifo {
+	u16	size;
+	u16	head;
+	u16	used;
+};
+
+static inline u16 xiw_fifo_at(const struct xiw_fifo *fifo, u16 nth)
+{
+	return (fifo->head + nth) % fifo->size;
+}
+
+static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
+{
+	fifo->head = xiw_fifo_at(fifo, 1);
+	fifo->used--;
+}
+
+/**
+ * struct xiw_framing - how FPDUs are built
+ * @crc: CRCs are generated
+ * @markers: the peer wants markers
+ * @sent: bytes since the stream began, mod 2^32
+ */
+struct xiw_framing {
+	bool	crc;
+	bool	markers;
+	u32	sent;
+};
+
+/**
+ * enum xiw_request_state - what a queue pair does with its send requests
+ * @XIW_REQUEST_NONE: it takes the next one from the ring
+ * @XIW_REQUEST_UNDER_WAY: it executes one
+ * @XIW_REQUEST_IMM_DUE: all payload of the request is staged, but its Immediate Data is not
+ */
+enum xiw_request_state {
+	XIW_REQUEST_NONE,
+	XIW_REQUEST_UNDER_WAY,
+	XIW_REQUEST_IMM_DUE,
+};
+
+/**
+ * struct xiw_request - the send request under way
+ * @state: whether there is one
+ * @slot: private copy of its slot, with room for a whole slot
+ * @len: bytes of payload
+ * @sent: bytes of them that are staged
+ */
+struct xiw_request {
+	enum xiw_request_state	state;
+	struct xiw_send_slot	*slot;
+	u32			len;
+	u32			sent;
+};
+
+/**
+ * struct xiw_tx - transmit progress
+ * @batch: bytes that TCP has not taken yet
+ * @running: a run is under way; TCP may call back into us meanwhile
+ * @again: a run was asked for during the run, so it has to look once more
+ * @request: the request under way
+ * @msn: next message number of each untagged queue
+ * @mulpdu: the longest ULPDU for now
+ * @full_fpdu: bytes of an FPDU that fills a segment; 0 if none can
+ * @phase: bytes in the segment that is being filled
+ * @framing: how FPDUs are built
+ * @hold: responder: wait for the first FPDU before sending (RFC 5044 section 7.1.2)
+ * @responses: Responses go first in this turn; toggles with each turn
+ * @blocked: waits for an event other than a doorbell
+ */
+struct xiw_tx {
+	struct xiw_batch	batch;
+	bool			running;
+	bool			again;
+	struct xiw_request	request;
+	u32			msn[DDP_NUM_QN];
+	u16			mulpdu;
+	u16			full_fpdu;
+	u32			phase;
+	struct xiw_framing	framing;
+	bool			hold;
+	bool			responses;
+	bool			blocked;
+};
+
+/**
+ * struct xiw_write - the last Write, which Immediate Data behind it refers to
+ * @stag: STag of its segments
+ * @next: TO at which its next segment should start
+ * @len: bytes so far
+ * @open: its last segment has not come
+ * @torn: a segment did not start where the one before it ended
+ */
+struct xiw_write {
+	u32	stag;
+	u64	next;
+	u64	len;
+	bool	open;
+	bool	torn;
+};
+
+/*
+ * xiw_rx.waits: what FPDUs wait for, at the head of the socket's queue or at the peer. Within one
+ * host Responses and other segments can overtake each other, so both kinds may wait for pages.
+ */
+#define XIW_WAIT_RECEIVE	BIT(0)	/* a Send: a receive request */
+#define XIW_WAIT_PAGES		BIT(1)	/* any but a Response: pages */
+#define XIW_WAIT_RESPONSE_PAGES	BIT(2)	/* a Response: pages */
+
+/**
+ * struct xiw_rx - receive progress
+ * @need: bytes of the incomplete FPDU at the head of the socket's queue
+ * @msn: next message number expected on each untagged queue
+ * @recv: receive request of the Send under way
+ * @recv_busy: @recv is in use
+ * @mo: bytes of that Send so far, which is the next MO
+ * @write: the last Write, if no message was delivered after it
+ * @crc: CRCs are checked
+ * @first: no FPDU has come yet
+ * @waits: XIW_WAIT_*
+ * @starved_since: when a Send began to wait for a receive request, in jiffies
+ * @kick: something was received that may allow this end to send
+ */
+struct xiw_rx {
+	u32			need;
+	u32			msn[DDP_NUM_QN];
+	struct xiw_recv		*recv;
+	bool			recv_busy;
+	u64			mo;
+	struct xiw_write	write;
+	bool			crc;
+	bool			first;
+	u8			waits;
+	unsigned long		starved_since;
+	bool			kick;
+};
+
+/**
+ * struct xiw_fault - why a stream has to end
+ * @cause: the first cause, XIW_OK if there is none
+ * @has_hdr: @hdr is valid
+ * @hdr: headers of the faulty FPDU
+ */
+struct xiw_fault {
+	enum xiw_cause		cause;
+	bool			has_hdr;
+	struct xiw_headers	hdr;
+};
+
+#endif /* XIW_PROGRESS_H */
