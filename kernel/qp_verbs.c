@@ -227,7 +227,7 @@ int xiw_qp_modify(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	if (mask & IB_QP_STATE)
 		ret = qp_modify_state(qp, attr->qp_state);
 	if (!ret && (mask & IB_QP_ACCESS_FLAGS))
-		qp->access = attr->qp_access_flags;
+		WRITE_ONCE(qp->access, attr->qp_access_flags);
 	return ret;
 }
 
@@ -239,7 +239,7 @@ static enum ib_qp_state qp_verbs_state(const struct xiw_qp *qp)
 	case XIW_QP_ERROR:
 		return IB_QPS_ERR;
 	default:
-		return qp->attr_state;
+		return READ_ONCE(qp->attr_state);
 	}
 }
 
@@ -261,10 +261,10 @@ int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		.qp_state = qp_verbs_state(qp),
 		.cur_qp_state = qp_verbs_state(qp),
 		.path_mtu = ib_mtu_int_to_enum(qp->dev->netdev->mtu),
-		.qp_access_flags = qp->access,
+		.qp_access_flags = READ_ONCE(qp->access),
 		.cap = qp->cap,
-		.max_rd_atomic = qp->ord,
-		.max_dest_rd_atomic = qp->ird,
+		.max_rd_atomic = READ_ONCE(qp->reads.size),
+		.max_dest_rd_atomic = READ_ONCE(qp->inbound.size),
 		.port_num = 1,
 	};
 	*init_attr = (struct ib_qp_init_attr){

@@ -48,12 +48,16 @@ struct xiw_chunk {
 
 static_assert(PAGE_SIZE - CHUNK_START >= XIW_STAGE_MIN);
 
+/*
+ * A circle with 2 MiB holds what is in flight in a local network. Over an MTU of 1500, ib_write_bw
+ * -s 65536 made 271 MiB/s, and 180 MiB/s without any circle. A second later it is cut.
+ */
 #define CHUNKS_MAX	(SZ_2M / CHUNK_SIZE)
 #define CHUNKS_CUT_MS	1000
 
 /*
  * A memory cgroup that exceeds its limit by more than 1/BATCH_CREDIT of that limit is far over it.
- * A socket that it pays for gets no more data while BATCH_UNPAID bytes are queued.
+ * A socket that it pays for gets no more data while BATCH_UNPAID bytes, one batch, are queued.
  */
 #define BATCH_UNPAID	SZ_64K
 #define BATCH_CREDIT	8

@@ -9,11 +9,18 @@
 #include "mem/mem.h"
 #include "stream/qp.h"
 
-/* Results of building a segment, besides a negative errno. */
+/**
+ * enum xiw_segment_result - what became of a try to stage the next segment
+ * @XIW_SEGMENT_STAGED: it is staged, or a local request was executed
+ * @XIW_SEGMENT_NONE: there is no work, or it waits for an event
+ * @XIW_SEGMENT_NO_ROOM: what was staged before must be pushed first
+ * @XIW_SEGMENT_NO_MEMORY: it can be tried again later, but no event will say when
+ */
 enum xiw_segment_result {
-	TX_NOTHING,	/* no work, or waiting for an event */
-	TX_CUT,		/* the batch must be sent first */
-	TX_STAGED,
+	XIW_SEGMENT_STAGED,
+	XIW_SEGMENT_NONE,
+	XIW_SEGMENT_NO_ROOM,
+	XIW_SEGMENT_NO_MEMORY,
 };
 
 /**
@@ -90,13 +97,13 @@ struct xiw_carrier {
 	size_t			budget;
 
 	void			(*prepare)(struct xiw_run *run);
-	int			(*begin)(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 hdr_len,
+	enum xiw_segment_result	(*begin)(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 hdr_len,
 					 u32 *payload);
 	void			(*add)(struct xiw_run *run, struct xiw_fpdu *fpdu,
 				       struct xiw_mr *mr, u64 addr, u32 len);
 	void			(*add_data)(struct xiw_run *run, struct xiw_fpdu *fpdu,
 					    const void *data, u32 len);
-	int			(*end)(struct xiw_run *run, struct xiw_fpdu *fpdu);
+	bool			(*end)(struct xiw_run *run, struct xiw_fpdu *fpdu);
 	bool			(*full)(const struct xiw_run *run);
 	int			(*push)(struct xiw_run *run);
 	struct xiw_qp		*(*peer)(const struct xiw_qp *qp);
@@ -121,6 +128,13 @@ extern const struct xiw_carrier xiw_loop_carrier;
 static inline struct xiw_qp *xiw_carrier_peer(const struct xiw_qp *qp)
 {
 	return qp->carrier->peer ? qp->carrier->peer(qp) : NULL;
+}
+
+/* Asserts that an attached queue pair is locked. Costs nothing without lockdep. */
+static inline void xiw_carrier_assert_locked(const struct xiw_qp *qp)
+{
+	if (IS_ENABLED(CONFIG_LOCKDEP) && !WARN_ON_ONCE(!qp->sk))
+		qp->carrier->assert_locked(qp);
 }
 
 /* The caller holds qp->lock, the socket lock or the carrier's own, so the fields fit together. */

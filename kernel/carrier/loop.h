@@ -5,14 +5,15 @@
 
 #include <linux/types.h>
 
+#include "wire/terminate.h"
+
 struct xiw_cursor;
-struct xiw_headers;
 struct xiw_loop;
 struct xiw_qp;
 
 /* How an end processes a segment: see xiw_rx_segment(). */
-typedef int xiw_loop_receive_t(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
-			       struct xiw_cursor *payload);
+typedef enum xiw_cause xiw_loop_receive_t(struct xiw_qp *qp, const struct xiw_headers *hdr,
+					  u32 ulpdu_len, struct xiw_cursor *payload);
 
 /* loop.c APIs */
 

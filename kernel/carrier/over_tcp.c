@@ -9,10 +9,16 @@
 #include "trace.h"
 #include "wire/marker.h"
 
-/* A run stages about this many bytes before it calls TCP. */
+/*
+ * A run stages about this many bytes before it calls TCP, which is as much as TCP usually hands to
+ * a device at once (GSO_LEGACY_MAX_SIZE).
+ */
 #define OVER_TCP_BATCH_BYTES	(64 * 1024)
 
-/* FPDUs up to this size are not split at the end of a chunk of pages. */
+/*
+ * FPDUs up to this size are not split at the end of a chunk of pages. It is half of a chunk of 8
+ * pages of 4 KiB, so at least half of each chunk is used. The segments of jumbo frames are shorter.
+ */
 #define OVER_TCP_KEEP_WHOLE	(16 * 1024)
 
 /*
@@ -118,27 +124,28 @@ static bool over_tcp_fill(struct xiw_run *run, u32 hdr_len, u32 *payload)
 	return true;
 }
 
-static int over_tcp_begin(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 hdr_len, u32 *payload)
+static enum xiw_segment_result over_tcp_begin(struct xiw_run *run, struct xiw_fpdu *fpdu,
+					      u32 hdr_len, u32 *payload)
 {
 	struct xiw_tx *tx = &run->qp->tx;
 	u32 ulpdu_len, want, room;
 
 	*payload = min(*payload, tx->mulpdu - hdr_len);
 	if (tx->batch.num == XIW_TX_PIECES || !over_tcp_fill(run, hdr_len, payload))
-		return TX_CUT;
+		return XIW_SEGMENT_NO_ROOM;
 	ulpdu_len = hdr_len + *payload;
 	want = xiw_fpdu_len(ulpdu_len);
 	want += over_tcp_markers_max(&tx->framing, want);
 	room = want;
 	fpdu->start = xiw_stage_room(&run->stage, min_t(u32, want, OVER_TCP_KEEP_WHOLE), &room);
 	if (!fpdu->start)
-		return -ENOMEM;
+		return XIW_SEGMENT_NO_MEMORY;
 	fpdu->at = fpdu->start + sizeof(struct xiw_fpdu_head);
 	if (room < want)	/* the chunk ends first */
 		ulpdu_len = room - over_tcp_markers_max(&tx->framing, room) -
 			    sizeof(struct xiw_fpdu_head) - MPA_CRC_LEN - 3;
 	*payload = ulpdu_len - hdr_len;
-	return TX_STAGED;
+	return XIW_SEGMENT_STAGED;
 }
 
 static void over_tcp_add(struct xiw_run *run, struct xiw_fpdu *fpdu, struct xiw_mr *mr, u64 addr,
@@ -155,7 +162,7 @@ static void over_tcp_add_data(struct xiw_run *run, struct xiw_fpdu *fpdu, const 
 	fpdu->at += len;
 }
 
-static int over_tcp_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
+static bool over_tcp_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
@@ -171,7 +178,7 @@ static int over_tcp_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 	if (tx->phase == tx->full_fpdu)
 		tx->phase = 0;
 	xiw_qp_count(qp, XIW_STAT_TX_FPDUS, 1);
-	return TX_STAGED;
+	return true;
 }
 
 /*

@@ -12,6 +12,8 @@ enum xiw_mem_fault xiw_segment_add(struct xiw_run *run, struct xiw_fpdu *fpdu, u
 	enum xiw_mem_fault fault;
 	struct xiw_mr *mr;
 
+	xiw_carrier_assert_locked(run->qp);
+
 	if (!len)
 		return XIW_MEM_OK;
 	fault = xiw_mr_get(&mr, &run->qp->tx_accessor, stag, addr, len, access);
@@ -21,21 +23,22 @@ enum xiw_mem_fault xiw_segment_add(struct xiw_run *run, struct xiw_fpdu *fpdu, u
 	return XIW_MEM_OK;
 }
 
-int xiw_segment_message(struct xiw_run *run, u8 opcode, const void *body, u32 len)
+enum xiw_segment_result xiw_segment_message(struct xiw_run *run, u8 opcode, const void *body,
+					    u32 len)
 {
 	u32 *msn = &run->qp->tx.msn[xiw_rdmap_ops[opcode].qn];
+	enum xiw_segment_result result;
 	struct xiw_fpdu fpdu;
 	u32 payload = 0;
-	int ret;
 
-	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged) + len, &payload);
-	if (ret != TX_STAGED)
-		return ret;
+	result = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_untagged) + len, &payload);
+	if (result != XIW_SEGMENT_STAGED)
+		return result;
 	xiw_fpdu_put_untagged(&fpdu, opcode, true, 0, *msn, 0);
 	memcpy(fpdu.at, body, len);
 	fpdu.at += len;
-	ret = xiw_segment_end(run, &fpdu);
-	if (ret == TX_STAGED)
-		(*msn)++;
-	return ret;
+	if (!xiw_segment_end(run, &fpdu))
+		return XIW_SEGMENT_NONE;
+	(*msn)++;
+	return XIW_SEGMENT_STAGED;
 }

@@ -17,7 +17,7 @@ static inline bool xiw_segment_is_last(const struct xiw_qp *qp, u32 payload, u32
 	return payload == left && !(qp->carrier->by_reference && invalidates && payload);
 }
 
-/* segment.c APIs; the caller holds the lock that drives the queue pair */
+/* segment.c APIs; the queue pair is locked (see Locking) */
 
 /**
  * xiw_segment_begin - find room for a segment and choose how much of a message it carries
@@ -27,12 +27,14 @@ static inline bool xiw_segment_is_last(const struct xiw_qp *qp, u32 payload, u32
  * @payload: in: bytes left of the message; out: bytes that this segment carries. A segment
  *	without payload is never split
  *
- * Return: TX_STAGED if there is room; TX_NOTHING if the peer on this host has ended; TX_CUT if the
- * batch must be sent first; or -ENOMEM.
+ * Return: XIW_SEGMENT_STAGED if there is room; XIW_SEGMENT_NONE if the peer on this host has ended;
+ * or why there is no room.
  */
-static inline int xiw_segment_begin(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 hdr_len,
-				    u32 *payload)
+static inline enum xiw_segment_result xiw_segment_begin(struct xiw_run *run, struct xiw_fpdu *fpdu,
+							u32 hdr_len, u32 *payload)
 {
+	xiw_carrier_assert_locked(run->qp);
+
 	return run->qp->carrier->begin(run, fpdu, hdr_len, payload);
 }
 
@@ -67,17 +69,17 @@ static inline void xiw_segment_add_data(struct xiw_run *run, struct xiw_fpdu *fp
  * @run: the transmit run
  * @fpdu: complete except for length, pad and CRC
  *
- * Return: TX_STAGED; or TX_NOTHING if the peer cannot take it now, and it must be built again.
+ * Return: false if the peer cannot take it now, and it must be built again.
  */
-static inline int xiw_segment_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
+static inline bool xiw_segment_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 {
+	xiw_carrier_assert_locked(run->qp);
+
 	return run->qp->carrier->end(run, fpdu);
 }
 
-/*
- * Sends an untagged message of one segment that has no payload; @body is its RDMAP header. Return:
- * as xiw_segment_begin() and xiw_segment_end().
- */
-int xiw_segment_message(struct xiw_run *run, u8 opcode, const void *body, u32 len);
+/* Stages an untagged message of one segment that has no payload; @body is its RDMAP header. */
+enum xiw_segment_result xiw_segment_message(struct xiw_run *run, u8 opcode, const void *body,
+					    u32 len);
 
 #endif /* XIW_SEGMENT_H */

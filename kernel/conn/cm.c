@@ -2,7 +2,7 @@
 /* cm.c - connects, accepts and rejects for the iWARP connection manager */
 
 #include <linux/nsproxy.h>
-#include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 #include <net/sock.h>
 #include <rdma/rdma_cm.h>
@@ -157,7 +157,7 @@ static int cm_start_stream(struct xiw_ep *ep, const struct xiw_mpa *reply)
 		ret = cm_send_reply(ep, reply);
 	xiw_pause("cm_replied");
 	if (!ret)
-		more = xiw_tx_run(ep->qp, ep->sk, XIW_TX_BUDGET_INLINE);
+		more = xiw_tx_run(ep->qp, XIW_TX_BUDGET_INLINE);
 	xiw_sock_unlock(ep->sk);
 	xiw_qp_unlocked(ep->qp);
 	if (more)

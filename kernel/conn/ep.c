@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* ep.c - one TCP connection, from before its handshake to after its end */
 
-#include <linux/jiffies.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <net/l3mdev.h>
 #include <net/sock.h>
@@ -138,7 +136,7 @@ static void ep_connecting(struct xiw_ep *ep)
 		xiw_ep_finish(ep, xiw_sock_connect_error(ep->sk), XIW_OK);
 }
 
-/* Return: 1 with the frame parsed into ep->theirs; 0 if it is incomplete; or a negative errno. */
+/* Return: 0 with the frame parsed into ep->theirs; -EAGAIN if it is incomplete; another errno. */
 static int ep_read_frame(struct xiw_ep *ep)
 {
 	unsigned int want;
@@ -150,14 +148,14 @@ static int ep_read_frame(struct xiw_ep *ep)
 			ret = xiw_sock_recv(ep->sock, ep->frame + ep->frame_len,
 					    want - ep->frame_len);
 			if (ret <= 0)
-				return ret == -EAGAIN ? 0 : ret ?: -ECONNRESET;
+				return ret ?: -ECONNRESET;
 			ep->frame_len += ret;
 		}
 		ret = xiw_mpa_parse(&ep->theirs, ep->frame, ep->frame_len, ep->initiator);
 		if (ret < 0)
 			return ret;
 		if (ret)
-			return ep->theirs.pd_len > EP_MAX_EVENT_PD ? -EMSGSIZE : 1;
+			return ep->theirs.pd_len > EP_MAX_EVENT_PD ? -EMSGSIZE : 0;
 	}
 }
 
@@ -177,9 +175,9 @@ static int ep_start_stream(struct xiw_ep *ep)
 	xiw_pause("ep_opening");
 	driver = xiw_carrier_enter(qp);
 	if (!ret && ep->terms.rtr)
-		ret = xiw_tx_opening(qp, ep->sk, ep->terms.rtr);
+		ret = xiw_tx_opening(qp, ep->terms.rtr);
 	if (!ret)
-		more = xiw_tx_run(qp, ep->sk, XIW_TX_BUDGET_INLINE);
+		more = xiw_tx_run(qp, XIW_TX_BUDGET_INLINE);
 	xiw_carrier_leave(&driver);
 	if (!ret)
 		xiw_rx_run(qp, ep->sk);
@@ -208,7 +206,7 @@ static void ep_refuse_reply(struct xiw_ep *ep, int err)
 	xiw_pause("ep_refuse_reply");
 	if (err == -EPROTO)
 		cause = XIW_OK;
-	else if (!ep->qp->attached)	/* if it is, xiw_ep_finish() stages the Terminate */
+	else if (!xiw_qp_attached(ep->qp))	/* if it is, xiw_ep_finish() stages the Terminate */
 		xiw_tx_terminate(&ep->rest, cause, NULL, &framing);
 	xiw_ep_finish(ep, err, cause);
 }
@@ -257,9 +255,9 @@ static void ep_wait_reply(struct xiw_ep *ep)
 {
 	int ret = ep_read_frame(ep);
 
-	if (ret > 0)
+	if (!ret)
 		ep_replied(ep);
-	else if (ret < 0 && (ret != -ECONNRESET || !ep_retry(ep)))
+	else if (ret != -EAGAIN && (ret != -ECONNRESET || !ep_retry(ep)))
 		xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
 }
 
@@ -291,10 +289,12 @@ static void ep_wait_request(struct xiw_ep *ep)
 {
 	int ret = ep_read_frame(ep);
 
+	if (ret == -EAGAIN)
+		return;
 	/* The peer may send nothing after its Request until it has the Reply. */
-	if (ret > 0 && !xiw_sock_pending(ep->sk)) {
+	if (!ret && !xiw_sock_pending(ep->sk)) {
 		ep_asked(ep);
-	} else if (ret) {
+	} else {
 		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
 		xiw_ep_finish(ep, -EPROTO, XIW_OK);
 	}

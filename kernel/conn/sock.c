@@ -52,7 +52,7 @@ static struct xiw_qp *sock_qp(const struct xiw_ep *ep)
 
 	lockdep_assert(lockdep_sock_is_held(ep->sk));
 
-	return qp && qp->attached ? qp : NULL;
+	return qp && xiw_qp_attached(qp) ? qp : NULL;
 }
 
 /* Only TCP's own work may use the memory reserves that xiw_nowait_begin() opens, so close them. */
@@ -90,7 +90,7 @@ static void sock_write_space(struct sock *sk)
 	qp = sock_qp(ep);
 	if (!qp)
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
-	else if (!qp->tx.running)
+	else if (qp->tx.run == XIW_TX_NO_RUN)
 		xiw_worker_queue(qp);
 }
 

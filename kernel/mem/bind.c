@@ -2,7 +2,6 @@
 /* bind.c - work requests that validate and invalidate STags: registration, windows, invalidation */
 
 #include <linux/log2.h>
-#include <linux/overflow.h>
 
 #include "mem/mem.h"
 
@@ -218,7 +217,7 @@ static enum xiw_mem_fault bind_judge_invalidate(const struct xiw_mr *mr, const s
 		return XIW_MEM_BAD_PD;
 	if (mr->window)
 		return mr->window == IB_MW_TYPE_2 ? XIW_MEM_OK : XIW_MEM_NO_RIGHT;
-	if (mr->all_memory || atomic_read(&mr->windows) ||
+	if (xiw_mr_all_memory(mr) || atomic_read(&mr->windows) ||
 	    (remote && mr->ibmr.type != IB_MR_TYPE_MEM_REG))
 		return XIW_MEM_NO_RIGHT;
 	return XIW_MEM_OK;

@@ -4,7 +4,6 @@
 #include <linux/dma-buf.h>
 #include <linux/module.h>
 #include <linux/overflow.h>
-#include <linux/slab.h>
 
 #include "mem/mem.h"
 

@@ -120,7 +120,7 @@ enum xiw_mem_fault xiw_mr_judge_range(const struct xiw_mr *mr, u64 addr, u64 len
 
 	if (check_add_overflow(addr, len - 1, &last))
 		return XIW_MEM_BAD_WRAP;
-	if (mr->all_memory)
+	if (xiw_mr_all_memory(mr))
 		return XIW_MEM_OK;
 	if (addr < mr->iova || addr - mr->iova >= mr->length ||
 	    len > mr->length - (addr - mr->iova))
@@ -183,7 +183,7 @@ void *xiw_mr_span(const struct xiw_mr *mr, u64 addr, size_t *len)
 	size_t block_size, run;
 	u64 *block, start, offset;
 
-	if (mr->all_memory)
+	if (xiw_mr_all_memory(mr))
 		return (void *)(uintptr_t)addr;
 
 	block_size = (size_t)1 << mr->block_shift;

@@ -33,7 +33,6 @@ struct xiw_odp;
  * @iova: address of the first byte, for work requests and the peer
  * @offset: offset of the first byte from the start of the first block
  * @length: length in bytes
- * @all_memory: the region is a DMA region: any kernel address is allowed, without bounds
  * @umem: pinned memory of a user region, or NULL
  * @odp: pages of an on-demand user region, or NULL
  * @dmabuf: exported memory of a dma-buf region, or NULL
@@ -65,7 +64,6 @@ struct xiw_mr {
 	u64			iova;
 	u64			offset;
 	u64			length;
-	bool			all_memory;
 
 	struct ib_umem		*umem;
 	struct xiw_odp		*odp;
@@ -104,6 +102,12 @@ struct xiw_mw {
 	struct ib_mw	ibmw;
 	struct xiw_mr	*mr;
 };
+
+/* Whether @mr is a DMA region: any kernel address is allowed, without bounds. */
+static inline bool xiw_mr_all_memory(const struct xiw_mr *mr)
+{
+	return mr->ibmr.type == IB_MR_TYPE_DMA;
+}
 
 static inline struct xiw_mw *to_xiw_mw(struct ib_mw *ibmw)
 {

@@ -17,7 +17,10 @@
 #include "mem/odp.h"
 #include "pause.h"
 
-/* Number of pages that are fetched or invalidated at a time. */
+/*
+ * Number of pages that are fetched or invalidated at a time, with softirqs off meanwhile. Pointers
+ * to that many take 512 bytes of the stack.
+ */
 #define ODP_BATCH	64UL
 
 /* How often a fetch is repeated if the process loses the pages meanwhile. */

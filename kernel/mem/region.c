@@ -208,7 +208,6 @@ struct ib_mr *xiw_mr_get_dma(struct ib_pd *pd, int access)
 
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
-	mr->all_memory = true;
 	mr->valid = true;
 	return region_finish(mr);
 }

@@ -15,28 +15,27 @@ static bool slot_reads(u8 opcode)
 	return opcode == XIW_OP_READ || opcode == XIW_OP_READ_INV;
 }
 
-static int slot_judge_inline(const struct xiw_send_slot *cur, const struct xiw_send_limits *limits)
+static enum xiw_slot_result slot_judge_inline(const struct xiw_send_slot *cur,
+					      const struct ib_qp_cap *cap)
 {
 	if (slot_reads(cur->opcode) || xiw_slot_atomic(cur) || cur->num_sge)
-		return -EINVAL;
-	return cur->inline_len > limits->max_inline ? -EMSGSIZE : 0;
+		return XIW_SLOT_MALFORMED;
+	return cur->inline_len > cap->max_inline_data ? XIW_SLOT_TOO_LONG : XIW_SLOT_GOOD;
 }
 
-static int slot_judge_sges(const struct xiw_send_slot *cur, const struct xiw_send_limits *limits)
+static enum xiw_slot_result slot_judge_sges(const struct xiw_send_slot *cur,
+					    const struct ib_qp_cap *cap)
 {
-	u32 limit = slot_reads(cur->opcode) ? XIW_MAX_SGE_RD : limits->max_sge;
+	u32 limit = slot_reads(cur->opcode) ? XIW_MAX_SGE_RD : cap->max_send_sge;
+	bool fits = xiw_slot_atomic(cur) ? cur->num_sge == 1 : cur->num_sge <= limit;
 
-	if (xiw_slot_atomic(cur))
-		return cur->num_sge != 1 || cur->inline_len ? -EINVAL : 0;
-	return cur->num_sge > limit || cur->inline_len ? -EINVAL : 0;
+	return fits && !cur->inline_len ? XIW_SLOT_GOOD : XIW_SLOT_MALFORMED;
 }
 
 /* Kernel-doc of the functions that other files call is in slot.h. */
-int xiw_slot_judge_send(const struct xiw_send_slot *cur, const struct xiw_send_limits *limits,
-			u32 *data)
+enum xiw_slot_result xiw_slot_judge_send(const struct xiw_send_slot *cur,
+					 const struct ib_qp_cap *cap, u32 *data)
 {
-	int ret;
-
 	switch (cur->opcode) {
 	case XIW_OP_WRITE:
 	case XIW_OP_WRITE_IMM:
@@ -48,115 +47,92 @@ int xiw_slot_judge_send(const struct xiw_send_slot *cur, const struct xiw_send_l
 	case XIW_OP_FETCH_ADD:
 		break;
 	case XIW_OP_REG_MR:
-		if (!limits->kernel)
-			return -EINVAL;
-		fallthrough;
 	case XIW_OP_LOCAL_INV:
 	case XIW_OP_BIND_MW:
 		*data = cur->opcode == XIW_OP_BIND_MW ? sizeof(struct xiw_bind) : 0;
-		return cur->num_sge || cur->inline_len ? -EINVAL : 0;
+		return cur->num_sge || cur->inline_len ? XIW_SLOT_MALFORMED : XIW_SLOT_GOOD;
 	default:
-		return -EINVAL;
+		return XIW_SLOT_MALFORMED;
 	}
 	if (cur->flags & XIW_SEND_INLINE) {
-		ret = slot_judge_inline(cur, limits);
 		*data = cur->inline_len;
-	} else {
-		ret = slot_judge_sges(cur, limits);
-		*data = (void *)(xiw_slot_sges(cur) + cur->num_sge) - xiw_slot_data(cur);
+		return slot_judge_inline(cur, cap);
 	}
-	return ret;
+	*data = (void *)(xiw_slot_sges(cur) + cur->num_sge) - xiw_slot_data(cur);
+	return slot_judge_sges(cur, cap);
 }
 
-static u64 slot_payload(const struct xiw_send_slot *cur)
-{
-	const struct xiw_sge *sges = xiw_slot_sges(cur);
-	u64 len = cur->inline_len;
-	unsigned int i;
-
-	for (i = 0; i < cur->num_sge; i++)
-		len += sges[i].length;
-	return len;
-}
-
-int xiw_slot_judge_payload(const struct xiw_send_slot *cur, u64 len)
+enum xiw_slot_result xiw_slot_judge_payload(const struct xiw_send_slot *cur, u64 len)
 {
 	if (len > XIW_MAX_MESSAGE)
-		return -EMSGSIZE;
-	return xiw_slot_atomic(cur) && len != sizeof(u64) ? -EINVAL : 0;
+		return XIW_SLOT_TOO_LONG;
+	return xiw_slot_atomic(cur) && len != sizeof(u64) ? XIW_SLOT_MALFORMED : XIW_SLOT_GOOD;
 }
 
-int xiw_slot_take_send(struct xiw_send_slot *cur, struct xiw_ring *ring,
-		       const struct xiw_send_limits *limits, u32 *payload)
+enum xiw_slot_result xiw_slot_take_send(struct xiw_send_slot *cur, struct xiw_ring *ring,
+					const struct ib_qp_cap *cap, u32 *payload)
 {
 	u32 ready = xiw_ring_ready(ring);
+	enum xiw_slot_result result;
 	const void *slot;
 	u32 data = 0;
 	u64 len;
-	int ret;
 
 	if (!ready)
-		return -ENOENT;
+		return XIW_SLOT_NONE;
 	if (ready == XIW_RING_BROKEN)
-		return -EPROTO;
+		return XIW_SLOT_BROKEN;
 	slot = xiw_ring_slot(ring, ring->taken++);
 	memcpy(cur, slot, XIW_SLOT_HEADER);
 	barrier();	/* check the copy, never the slot */
-	ret = xiw_slot_judge_send(cur, limits, &data);
-	if (ret)
-		return ret;
+	result = xiw_slot_judge_send(cur, cap, &data);
+	if (result != XIW_SLOT_GOOD)
+		return result;
 	memcpy(xiw_slot_data(cur), slot + XIW_SLOT_HEADER, data);
 	barrier();
-	len = slot_payload(cur);
-	ret = xiw_slot_judge_payload(cur, len);
-	*payload = ret ? 0 : len;
-	return ret;
+	len = cur->inline_len + xiw_sges_length(xiw_slot_sges(cur), cur->num_sge);
+	result = xiw_slot_judge_payload(cur, len);
+	*payload = result == XIW_SLOT_GOOD ? len : 0;
+	return result;
 }
 
 /*
  * Receive requests
  */
 
-int xiw_slot_take_recv(struct xiw_recv *recv, struct xiw_ring *ring, u32 max_sge)
+enum xiw_slot_result xiw_slot_take_recv(struct xiw_recv *recv, struct xiw_ring *ring, u32 max_sge)
 {
+	enum xiw_slot_result result = XIW_SLOT_GOOD;
 	struct xiw_recv_slot *slot = xiw_ring_slot(ring, ring->taken);
 	u32 ready = xiw_ring_ready(ring);
-	int ret = 0;
-	u32 i;
 
 	if (!ready)
-		return -ENOENT;
+		return XIW_SLOT_NONE;
 	if (unlikely(ready == XIW_RING_BROKEN))
-		return -EINVAL;
+		return XIW_SLOT_BROKEN;
 
 	recv->wr_id = READ_ONCE(slot->wr_id);
 	recv->num_sge = READ_ONCE(slot->num_sge);
-	recv->length = 0;
 	if (unlikely(recv->num_sge > max_sge)) {
 		recv->num_sge = 0;
-		ret = -EINVAL;
+		result = XIW_SLOT_MALFORMED;
 	}
 	memcpy(recv->sge, xiw_recv_slot_sges(slot), recv->num_sge * sizeof(recv->sge[0]));
 	barrier();	/* add up the copy, never the slot */
-	for (i = 0; i < recv->num_sge; i++)
-		recv->length += recv->sge[i].length;
 	/* No message is longer (RFC 5041 section 5.2), and a completion cannot report more. */
-	recv->length = min(recv->length, U32_MAX);
+	recv->length = min(xiw_sges_length(recv->sge, recv->num_sge), U32_MAX);
 
 	ring->taken++;
 	xiw_ring_return(ring, 1);
-	return ret;
+	return result;
 }
 
 static void slot_fill_recv(struct xiw_recv_slot *slot, const struct ib_recv_wr *wr)
 {
-	static_assert(sizeof(struct ib_sge) == sizeof(struct xiw_sge));
-	static_assert(offsetof(struct ib_sge, length) == offsetof(struct xiw_sge, length));
-	static_assert(offsetof(struct ib_sge, lkey) == offsetof(struct xiw_sge, lkey));
-
 	slot->wr_id = wr->wr_id;
 	slot->num_sge = wr->num_sge;
-	memcpy(xiw_recv_slot_sges(slot), wr->sg_list, wr->num_sge * sizeof(struct xiw_sge));
+	memcpy(xiw_recv_slot_sges(slot), xiw_sges(wr->sg_list),
+	       wr->num_sge * sizeof(struct xiw_sge));
 }
 
 int xiw_slot_post_recv(struct xiw_ring *ring, u32 max_wr, u32 max_sge, const struct ib_recv_wr *wr,

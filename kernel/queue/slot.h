@@ -27,17 +27,37 @@ static inline struct xiw_sge *xiw_slot_sges(const struct xiw_send_slot *slot)
 	       (xiw_slot_atomic(slot) ? sizeof(struct xiw_atomic_operands) : 0);
 }
 
-/**
- * struct xiw_send_limits - limits of a send queue
- * @max_sge: maximum number of SGEs of a Send or a Write
- * @max_inline: maximum number of bytes of inline data
- * @kernel: the consumer is in the kernel, and may register memory by a work request
+/* The core's SGEs, which are laid out as ours. */
+static inline const struct xiw_sge *xiw_sges(const struct ib_sge *sges)
+{
+	static_assert(sizeof(struct ib_sge) == sizeof(struct xiw_sge));
+	static_assert(offsetof(struct ib_sge, addr) == offsetof(struct xiw_sge, addr));
+	static_assert(offsetof(struct ib_sge, length) == offsetof(struct xiw_sge, length));
+	static_assert(offsetof(struct ib_sge, lkey) == offsetof(struct xiw_sge, lkey));
+
+	return (const void *)sges;
+}
+
+static inline u64 xiw_sges_length(const struct xiw_sge *sges, u32 num)
+{
+	u64 len = 0;
+	u32 i;
+
+	for (i = 0; i < num; i++)
+		len += sges[i].length;
+	return len;
+}
+
+/*
+ * Finds the SGE that byte *@at lies in, counted from the start of @sge, which others follow. Then
+ * *@at counts from the start of that SGE. The caller knows that there is such a byte.
  */
-struct xiw_send_limits {
-	u32	max_sge;
-	u32	max_inline;
-	bool	kernel;
-};
+static inline const struct xiw_sge *xiw_sge_seek(const struct xiw_sge *sge, u64 *at)
+{
+	for (; *at >= sge->length; sge++)
+		*at -= sge->length;
+	return sge;
+}
 
 /**
  * struct xiw_recv - a receive request that was taken out of its ring and checked
@@ -66,37 +86,51 @@ static inline void *xiw_recv_slot_sges(void *slot)
 	return slot + offsetof(struct xiw_recv_slot, sge);
 }
 
+/**
+ * enum xiw_slot_result - what was found where the next request of a ring should be
+ * @XIW_SLOT_GOOD: a request that can be executed
+ * @XIW_SLOT_MALFORMED: a request that cannot be executed
+ * @XIW_SLOT_TOO_LONG: a request whose payload or inline data is too long
+ * @XIW_SLOT_NONE: no request
+ * @XIW_SLOT_BROKEN: counters that are impossible
+ */
+enum xiw_slot_result {
+	XIW_SLOT_GOOD,
+	XIW_SLOT_MALFORMED,
+	XIW_SLOT_TOO_LONG,
+	XIW_SLOT_NONE,
+	XIW_SLOT_BROKEN,
+};
+
 /* slot.c APIs */
 
 /**
  * xiw_slot_judge_send - check the header of a send request
  * @cur: the request, in memory that user space cannot change
- * @limits: what is allowed
+ * @cap: limits of the queue pair
  * @data: result: number of bytes that follow the header
  *
- * Return: 0; -EINVAL; -EMSGSIZE for more inline data than is allowed.
+ * Return: XIW_SLOT_GOOD, XIW_SLOT_MALFORMED or XIW_SLOT_TOO_LONG.
  */
-int xiw_slot_judge_send(const struct xiw_send_slot *cur, const struct xiw_send_limits *limits,
-			u32 *data);
+enum xiw_slot_result xiw_slot_judge_send(const struct xiw_send_slot *cur,
+					 const struct ib_qp_cap *cap, u32 *data);
 
-/* Checks whether @cur may have a payload of @len bytes. Return: 0, -EINVAL or -EMSGSIZE. */
-int xiw_slot_judge_payload(const struct xiw_send_slot *cur, u64 len);
+/* Checks whether @cur may have a payload of @len bytes. Return: as xiw_slot_judge_send(). */
+enum xiw_slot_result xiw_slot_judge_payload(const struct xiw_send_slot *cur, u64 len);
 
 /**
  * xiw_slot_take_send - take the next work request out of a send ring
  * @cur: buffer for the copy, as large as a slot
  * @ring: the ring; the caller holds the lock that guards it
- * @limits: what is allowed
+ * @cap: limits of the queue pair
  * @payload: result: number of bytes of payload
  *
  * The slot is copied once, and the copy is checked.
  *
- * Return: 0; -ENOENT if the ring is empty; -EPROTO if the counters of the ring are impossible; or,
- * with the request taken and its header in @cur: -EINVAL if it is malformed, -EMSGSIZE if it is too
- * long.
+ * Return: XIW_SLOT_NONE; XIW_SLOT_BROKEN; else the request is taken, and its header is in @cur.
  */
-int xiw_slot_take_send(struct xiw_send_slot *cur, struct xiw_ring *ring,
-		       const struct xiw_send_limits *limits, u32 *payload);
+enum xiw_slot_result xiw_slot_take_send(struct xiw_send_slot *cur, struct xiw_ring *ring,
+					const struct ib_qp_cap *cap, u32 *payload);
 
 /**
  * xiw_slot_take_recv - take the next receive request out of a ring
@@ -106,10 +140,10 @@ int xiw_slot_take_send(struct xiw_send_slot *cur, struct xiw_ring *ring,
  *
  * Copies the slot once, checks the copy, and gives the slot back.
  *
- * Return: 0; -ENOENT if no request is there; or -EINVAL if the ring or the request is malformed. A
- * malformed request is taken, with its wr_id and no SGEs. A malformed ring is left unchanged.
+ * Return: XIW_SLOT_NONE; XIW_SLOT_BROKEN; XIW_SLOT_GOOD; or XIW_SLOT_MALFORMED, and the request is
+ * taken, with its wr_id and no SGEs.
  */
-int xiw_slot_take_recv(struct xiw_recv *recv, struct xiw_ring *ring, u32 max_sge);
+enum xiw_slot_result xiw_slot_take_recv(struct xiw_recv *recv, struct xiw_ring *ring, u32 max_sge);
 
 /**
  * xiw_slot_post_recv - post receive requests of a kernel consumer

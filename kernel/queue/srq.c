@@ -67,7 +67,7 @@ static void srq_call(struct xiw_srq *srq)
 }
 
 /* Puts a queue pair in line. If its Send has waited before, it goes back to the head. */
-static int srq_wait(struct xiw_srq *srq, struct xiw_srq_waiter *waiter)
+static void srq_wait(struct xiw_srq *srq, struct xiw_srq_waiter *waiter)
 {
 	lockdep_assert_held(&srq->lock);
 
@@ -77,7 +77,6 @@ static int srq_wait(struct xiw_srq *srq, struct xiw_srq_waiter *waiter)
 		list_add_tail(&waiter->entry, &srq->waiters);
 	if (xiw_ring_unwatch(&srq->ring))
 		srq_call(srq);
-	return -ENOENT;
 }
 
 /* Takes a queue pair out of the line, and releases the request that was reserved for it. */
@@ -91,10 +90,11 @@ static void srq_step_out(struct xiw_srq *srq, struct xiw_srq_waiter *waiter)
 	waiter->called = false;
 }
 
-static int srq_take(struct xiw_srq *srq, struct xiw_srq_waiter *waiter, struct xiw_recv *recv)
+static enum xiw_slot_result srq_take(struct xiw_srq *srq, struct xiw_srq_waiter *waiter,
+				     struct xiw_recv *recv)
 {
 	bool called = waiter->called;
-	int ret;
+	enum xiw_slot_result result;
 
 	lockdep_assert_held(&srq->lock);
 
@@ -104,19 +104,24 @@ static int srq_take(struct xiw_srq *srq, struct xiw_srq_waiter *waiter, struct x
 	 */
 	if (!called && !waiter->urgent) {
 		if (!list_empty(&waiter->entry))
-			return -ENOENT;
-		if (!list_empty(&srq->waiters) || !srq_free(srq))
-			return srq_wait(srq, waiter);
+			return XIW_SLOT_NONE;
+		if (!list_empty(&srq->waiters) || !srq_free(srq)) {
+			srq_wait(srq, waiter);
+			return XIW_SLOT_NONE;
+		}
 	}
 	srq_step_out(srq, waiter);
-	ret = xiw_slot_take_recv(recv, &srq->ring, srq->max_sge);
-	if (ret == -ENOENT)
-		return waiter->urgent ? ret : srq_wait(srq, waiter);
+	result = xiw_slot_take_recv(recv, &srq->ring, srq->max_sge);
+	if (result == XIW_SLOT_NONE) {
+		if (!waiter->urgent)
+			srq_wait(srq, waiter);
+		return result;
+	}
 	if (called)
 		srq_call(srq);
-	if (!ret)
+	if (result == XIW_SLOT_GOOD)
 		srq->told = false;
-	return ret;
+	return result;
 }
 
 /* Kernel-doc of the functions that other files call is in srq.h. */
@@ -142,20 +147,21 @@ static void srq_report_limit(struct xiw_srq *srq)
 		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
 }
 
-int xiw_srq_take(struct xiw_srq *srq, struct xiw_srq_waiter *waiter, struct xiw_recv *recv)
+enum xiw_slot_result xiw_srq_take(struct xiw_srq *srq, struct xiw_srq_waiter *waiter,
+				  struct xiw_recv *recv)
 {
+	enum xiw_slot_result result;
 	unsigned long flags;
 	bool limit;
-	int ret;
 
 	spin_lock_irqsave(&srq->lock, flags);
-	ret = srq_take(srq, waiter, recv);
+	result = srq_take(srq, waiter, recv);
 	limit = srq_take_limit(srq);
 	spin_unlock_irqrestore(&srq->lock, flags);
 
 	if (limit)
 		srq_report_limit(srq);
-	return ret;
+	return result;
 }
 
 /**

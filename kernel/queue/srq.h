@@ -6,7 +6,6 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
-#include <rdma/xiw-abi.h>
 
 #include "device.h"
 #include "queue/ring.h"
@@ -79,7 +78,8 @@ static inline struct xiw_srq *to_xiw_srq(struct ib_srq *ibsrq)
  * Context: any.
  * Return: as xiw_slot_take_recv().
  */
-int xiw_srq_take(struct xiw_srq *srq, struct xiw_srq_waiter *waiter, struct xiw_recv *recv);
+enum xiw_slot_result xiw_srq_take(struct xiw_srq *srq, struct xiw_srq_waiter *waiter,
+				  struct xiw_recv *recv);
 
 /**
  * xiw_srq_leave - stop waiting for a request

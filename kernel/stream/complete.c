@@ -65,7 +65,7 @@ static void complete_send(struct xiw_qp *qp, struct xiw_send_wr *wr)
 		return;
 	if (READ_ONCE(qp->dying))
 		return;
-	if (xiw_cq_push(xiw_qp_send_cq(qp), &cqe) && qp->attached)
+	if (xiw_cq_push(xiw_qp_send_cq(qp), &cqe) && xiw_qp_attached(qp))
 		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 }
 
@@ -78,6 +78,8 @@ void xiw_qp_retire(struct xiw_qp *qp)
 {
 	unsigned int room = COMPLETE_BURST;
 	struct xiw_send_wr *wr;
+
+	xiw_qp_assert_locked(qp);
 
 	while (qp->sq.returned != qp->sq.taken) {
 		wr = xiw_qp_wr(qp, qp->sq.returned);
@@ -94,10 +96,12 @@ void xiw_qp_retire(struct xiw_qp *qp)
 
 void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe)
 {
+	xiw_qp_assert_owned(qp);
+
 	cqe->qpn = qp->qpn;
 	if (READ_ONCE(qp->dying))
 		return;
-	if (xiw_cq_push(xiw_qp_recv_cq(qp), cqe) && qp->attached)
+	if (xiw_cq_push(xiw_qp_recv_cq(qp), cqe) && xiw_qp_attached(qp))
 		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 }
 
@@ -122,7 +126,7 @@ struct flush {
 static bool complete_may_flush(const struct xiw_qp *qp)
 {
 	lockdep_assert_held(&qp->lock);
-	return qp->state == XIW_QP_ERROR && !qp->attached && !qp->dying;
+	return qp->state == XIW_QP_ERROR && !xiw_qp_attached(qp) && !qp->dying;
 }
 
 static u32 complete_posted(struct xiw_ring *ring)

@@ -9,7 +9,7 @@
 
 /**
  * xiw_qp_retire - complete all send requests that are done, in the order of their posting
- * @qp: the queue pair; its progress is owned by the caller, see Locking
+ * @qp: the queue pair, locked (see Locking)
  *
  * A worker continues if there are very many. This does not notify the consumer: xiw_qp_fire() does.
  */

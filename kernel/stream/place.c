@@ -95,8 +95,8 @@ static enum xiw_cause place_read_done(struct xiw_qp *qp, const struct xiw_read *
 		xiw_qp_wr(qp, read->wr)->done = true;
 	xiw_fifo_pop(&qp->reads);
 	xiw_qp_retire(qp);
-	/* If tx.running, the run may have found itself blocked before TCP brought this. */
-	if (qp->tx.blocked || qp->tx.running) {
+	/* A run may have found itself blocked before TCP, which it called, brought this. */
+	if (qp->tx.blocked || qp->tx.run != XIW_TX_NO_RUN) {
 		WRITE_ONCE(qp->tx.blocked, false);
 		qp->rx.kick = true;
 	}
@@ -142,29 +142,29 @@ static enum xiw_cause place_read_resp(struct xiw_qp *qp, const struct xiw_header
  * Untagged
  */
 
-static int place_look(struct xiw_qp *qp)
+static enum xiw_slot_result place_look(struct xiw_qp *qp)
 {
 	if (xiw_fails("place_look"))	/* as if the request were posted a moment later */
-		return -ENOENT;
+		return XIW_SLOT_NONE;
 	return xiw_slot_take_recv(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
 }
 
 /* Asks the process for doorbells while the queue is empty and a Send waits. */
-static int place_take_own(struct xiw_qp *qp)
+static enum xiw_slot_result place_take_own(struct xiw_qp *qp)
 {
 	bool asked = qp->rx.waits & XIW_WAIT_RECEIVE;
-	int ret = place_look(qp);
+	enum xiw_slot_result result = place_look(qp);
 
-	if (unlikely(ret == -ENOENT) && xiw_ring_unwatch(&qp->rq)) {
+	if (unlikely(result == XIW_SLOT_NONE) && xiw_ring_unwatch(&qp->rq)) {
 		asked = true;
-		ret = xiw_slot_take_recv(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
+		result = xiw_slot_take_recv(qp->rx.recv, &qp->rq, qp->cap.max_recv_sge);
 	}
-	if (ret != -ENOENT && unlikely(asked))
+	if (result != XIW_SLOT_NONE && unlikely(asked))
 		xiw_ring_watch(&qp->rq);
-	return ret;
+	return result;
 }
 
-static int place_take_shared(struct xiw_qp *qp, struct xiw_srq *srq)
+static enum xiw_slot_result place_take_shared(struct xiw_qp *qp, struct xiw_srq *srq)
 {
 	qp->srq_waiter.again = qp->rx.waits & XIW_WAIT_RECEIVE;
 	qp->srq_waiter.urgent = !xiw_rx_patient(qp);
@@ -175,16 +175,16 @@ static int place_take_shared(struct xiw_qp *qp, struct xiw_srq *srq)
 static enum xiw_cause place_find_recv(struct xiw_qp *qp)
 {
 	struct xiw_srq *srq = xiw_qp_srq(qp);
-	int ret;
+	enum xiw_slot_result result;
 
 	if (qp->rx.recv_busy)
 		return XIW_OK;
-	ret = srq ? place_take_shared(qp, srq) : place_take_own(qp);
-	if (ret == -ENOENT)
+	result = srq ? place_take_shared(qp, srq) : place_take_own(qp);
+	if (result == XIW_SLOT_NONE)
 		return XIW_NO_RECEIVE;
 	qp->rx.waits &= ~XIW_WAIT_RECEIVE;
-	qp->rx.recv_busy = !ret;
-	return ret ? XIW_LOCAL_FAULT : XIW_OK;
+	qp->rx.recv_busy = result == XIW_SLOT_GOOD;
+	return qp->rx.recv_busy ? XIW_OK : XIW_LOCAL_FAULT;
 }
 
 /* Copies the payload of one segment to the SGEs, starting at byte @mo of the message. */
@@ -195,18 +195,15 @@ static enum xiw_cause place_scatter(struct xiw_qp *qp, u64 mo, u32 len,
 	enum xiw_cause cause;
 	u32 n;
 
-	for (; len; sge++) {
-		if (mo >= sge->length) {
-			mo -= sge->length;
-			continue;
-		}
-		n = min_t(u64, len, sge->length - mo);
+	while (len) {
+		sge = xiw_sge_seek(sge, &mo);
+		n = min(len, sge->length - mo);
 		cause = place_copy(qp, payload, sge->lkey, sge->addr + mo, n,
 				   IB_ACCESS_LOCAL_WRITE);
 		if (unlikely(cause))
 			return cause;
 		len -= n;
-		mo = 0;
+		mo += n;
 	}
 	return XIW_OK;
 }
@@ -510,7 +507,7 @@ static struct xiw_read *place_named(struct xiw_qp *qp, const struct xiw_ddp_unta
 static void place_blame(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len)
 {
 	const struct xiw_terminate_untagged *fault = &hdr->term_untagged;
-	bool protection = fault->term.layer_etype == (TERM_RDMAP << 4 | 1);
+	bool protection = fault->term.layer_etype == (TERM_RDMAP << 4 | TERM_PROTECTION);
 	struct xiw_read *read = &qp->read_slots[qp->reads.head];
 
 	if (!(fault->term.hdrct & RDMAP_TERM_D)) {
@@ -551,6 +548,8 @@ enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 u
 	struct xiw_cursor payload = *at;
 	enum xiw_cause cause;
 	u32 hdr_len;
+
+	xiw_qp_assert_locked(qp);
 
 	op = xiw_ddp_check(hdr, ulpdu_len, &cause);
 	if (unlikely(!op)) {

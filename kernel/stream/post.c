@@ -10,7 +10,8 @@
 
 /*
  * A process sends a stream if it rings this many doorbells in a row without an answer, each of them
- * within this time after the last.
+ * within this time after the last. A ping-pong has an answer between any two of its doorbells: it
+ * never counts to 4 and keeps sending by itself, which is faster for it.
  */
 #define POST_STREAM_DOORBELLS	4
 #define POST_STREAM_NS		(200 * NSEC_PER_USEC)
@@ -107,19 +108,6 @@ static void post_fill_inline(struct xiw_send_slot *slot, const struct ib_send_wr
 	}
 }
 
-static void post_fill_sges(struct xiw_send_slot *slot, const struct ib_send_wr *wr)
-{
-	struct xiw_sge *sges = xiw_slot_sges(slot);
-	int i;
-
-	for (i = 0; i < wr->num_sge; i++)
-		sges[i] = (struct xiw_sge){
-			.addr = wr->sg_list[i].addr,
-			.length = wr->sg_list[i].length,
-			.lkey = wr->sg_list[i].lkey,
-		};
-}
-
 /* Fills in the header fields that depend on the opcode. */
 static void post_fill_target(struct xiw_send_slot *slot, const struct ib_send_wr *wr)
 {
@@ -153,32 +141,21 @@ static void post_fill_target(struct xiw_send_slot *slot, const struct ib_send_wr
 	}
 }
 
-/* The caller has checked num_sge against the limit of the queue pair, so this cannot overflow. */
-static u64 post_length(const struct ib_send_wr *wr)
-{
-	u64 len = 0;
-	int i;
-
-	for (i = 0; i < wr->num_sge; i++)
-		len += wr->sg_list[i].length;
-	return len;
-}
-
 /* Applies the same checks as to a request that a process has put in its ring. */
 static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 		     const struct ib_send_wr *wr)
 {
 	bool is_inline = wr->send_flags & IB_SEND_INLINE;
 	int opcode = post_opcode(wr->opcode);
+	enum xiw_slot_result result;
 	u32 data;
 	u64 len;
-	int ret;
 
 	if (opcode < 0)
 		return opcode;
-	if (wr->num_sge > qp->send_limits.max_sge)
+	if (wr->num_sge > qp->cap.max_send_sge)
 		return -EINVAL;
-	len = post_length(wr);
+	len = xiw_sges_length(xiw_sges(wr->sg_list), wr->num_sge);
 	memset(slot, 0, XIW_SLOT_HEADER);
 	slot->wr_id = wr->wr_id;
 	slot->opcode = opcode;
@@ -186,11 +163,11 @@ static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 	slot->num_sge = is_inline ? 0 : wr->num_sge;
 	slot->inline_len = is_inline ? len : 0;
 	post_fill_target(slot, wr);
-	ret = xiw_slot_judge_send(slot, &qp->send_limits, &data);
-	if (!ret)
-		ret = xiw_slot_judge_payload(slot, len);
-	if (ret)
-		return ret;
+	result = xiw_slot_judge_send(slot, &qp->cap, &data);
+	if (result == XIW_SLOT_GOOD)
+		result = xiw_slot_judge_payload(slot, len);
+	if (result != XIW_SLOT_GOOD)
+		return result == XIW_SLOT_TOO_LONG ? -EMSGSIZE : -EINVAL;
 	if (xiw_slot_atomic(slot)) {
 		slot->atomic.compare_add = atomic_wr(wr)->compare_add;
 		slot->atomic.swap = atomic_wr(wr)->swap;
@@ -198,7 +175,8 @@ static int post_fill(const struct xiw_qp *qp, struct xiw_send_slot *slot,
 	if (is_inline)
 		post_fill_inline(slot, wr);
 	else
-		post_fill_sges(slot, wr);
+		memcpy(xiw_slot_sges(slot), xiw_sges(wr->sg_list),
+		       wr->num_sge * sizeof(struct xiw_sge));
 	return 0;
 }
 

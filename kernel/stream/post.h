@@ -3,7 +3,7 @@
 #ifndef XIW_POST_H
 #define XIW_POST_H
 
-#include "stream/qp.h"
+#include <rdma/ib_verbs.h>
 
 /* post.c APIs */
 

@@ -146,33 +146,30 @@ struct xiw_request {
 };
 
 /**
- * struct xiw_tx - transmit progress
- * @batch: bytes that TCP has not taken yet
- * @running: a run is under way; TCP may call back into us meanwhile
- * @again: a run was asked for during the run, so it has to look once more
- * @request: the request under way
- * @msn: next message number of each untagged queue
- * @mulpdu: the longest ULPDU for now
- * @full_fpdu: bytes of an FPDU that fills a segment; 0 if none can
- * @phase: bytes in the segment that is being filled
- * @framing: how FPDUs are built
- * @hold: responder: wait for the first FPDU before sending (RFC 5044 section 7.1.2)
- * @responses: Responses go first in this turn; toggles with each turn
- * @blocked: waits for an event other than a doorbell
+ * enum xiw_tx_run_state - whether a transmit run is under way; TCP may call back into us meanwhile
+ * @XIW_TX_NO_RUN: none is
+ * @XIW_TX_RUN: one is
+ * @XIW_TX_RUN_AGAIN: one is, and another was asked for, so it has to look once more
  */
+enum xiw_tx_run_state {
+	XIW_TX_NO_RUN,
+	XIW_TX_RUN,
+	XIW_TX_RUN_AGAIN,
+};
+
+/* struct xiw_tx - transmit progress */
 struct xiw_tx {
-	struct xiw_batch	batch;
-	bool			running;
-	bool			again;
-	struct xiw_request	request;
-	u32			msn[DDP_NUM_QN];
-	u16			mulpdu;
-	u16			full_fpdu;
-	u32			phase;
-	struct xiw_framing	framing;
-	bool			hold;
-	bool			responses;
-	bool			blocked;
+	struct xiw_batch	batch;		/* bytes that TCP has not taken yet */
+	enum xiw_tx_run_state	run;
+	struct xiw_request	request;	/* the request under way */
+	u32			msn[DDP_NUM_QN]; /* the next one of each untagged queue */
+	u16			mulpdu;		/* the longest ULPDU for now */
+	u16			full_fpdu;	/* bytes of an FPDU that fills a segment, or 0 */
+	u32			phase;		/* bytes in the segment that is being filled */
+	struct xiw_framing	framing;	/* how FPDUs are built */
+	bool			hold;		/* until the first FPDU, RFC 5044 section 7.1.2 */
+	bool			responses;	/* go first in this turn; toggles with each turn */
+	bool			blocked;	/* waits for an event other than a doorbell */
 };
 
 /**
@@ -199,32 +196,18 @@ struct xiw_write {
 #define XIW_WAIT_PAGES		BIT(1)	/* any but a Response: pages */
 #define XIW_WAIT_RESPONSE_PAGES	BIT(2)	/* a Response: pages */
 
-/**
- * struct xiw_rx - receive progress
- * @need: bytes of the incomplete FPDU at the head of the socket's queue
- * @msn: next message number expected on each untagged queue
- * @recv: receive request of the Send under way
- * @recv_busy: @recv is in use
- * @mo: bytes of that Send so far, which is the next MO
- * @write: the last Write, if no message was delivered after it
- * @crc: CRCs are checked
- * @first: no FPDU has come yet
- * @waits: XIW_WAIT_*
- * @starved_since: when a Send began to wait for a receive request, in jiffies
- * @kick: something was received that may allow this end to send
- */
+/* struct xiw_rx - receive progress */
 struct xiw_rx {
-	u32			need;
-	u32			msn[DDP_NUM_QN];
-	struct xiw_recv		*recv;
-	bool			recv_busy;
-	u64			mo;
-	struct xiw_write	write;
-	bool			crc;
-	bool			first;
-	u8			waits;
-	unsigned long		starved_since;
-	bool			kick;
+	u32			need;		/* bytes of the FPDU at the head of the socket */
+	u32			msn[DDP_NUM_QN]; /* the next one of each untagged queue */
+	struct xiw_recv		*recv;		/* receive request of the Send under way */
+	bool			recv_busy;	/* recv is in use */
+	u64			mo;		/* bytes of that Send so far: the next MO */
+	struct xiw_write	write;		/* the last one, unless delivered in a message */
+	bool			crc;		/* CRCs are checked */
+	u8			waits;		/* XIW_WAIT_* */
+	unsigned long		starved_since;	/* when a Send began to wait, in jiffies */
+	bool			kick;		/* what was received may allow this end to send */
 };
 
 /**

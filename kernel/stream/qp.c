@@ -142,8 +142,10 @@ static bool qp_stop(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_he
 	unsigned long flags;
 	bool first;
 
+	xiw_qp_assert_locked(qp);
+
 	spin_lock_irqsave(&qp->lock, flags);
-	first = qp->attached && qp_move(qp, XIW_QP_ERROR);
+	first = xiw_qp_attached(qp) && qp_move(qp, XIW_QP_ERROR);
 	if (first) {
 		qp->fault.cause = cause;
 		qp->fault.has_hdr = fault;
@@ -191,7 +193,7 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 	};
 	xiw_accessor_begin(&qp->tx_accessor);
 	xiw_accessor_begin(&qp->rx_accessor);
-	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc, .first = true };
+	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc };
 	qp->fault = (struct xiw_fault){};
 	for (qn = 0; qn < DDP_NUM_QN; qn++) {
 		qp->tx.msn[qn] = 1;
@@ -214,12 +216,10 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 	qp_start_streams(qp, terms, hold);
 
 	spin_lock_irqsave(&qp->lock, flags);
-	if (qp->ep != ep || !qp_move(qp, XIW_QP_RTS)) {
+	if (qp->ep != ep || !qp_move(qp, XIW_QP_RTS))
 		ret = -EINVAL;
-	} else {
+	else
 		qp->sk = sk;
-		qp->attached = true;
-	}
 	spin_unlock_irqrestore(&qp->lock, flags);
 	return ret;
 }
@@ -233,11 +233,10 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 	lockdep_assert(lockdep_sock_is_held(sk));
 
 	spin_lock_irqsave(&qp->lock, flags);
-	attached = qp->attached;
+	attached = xiw_qp_attached(qp);
 	if (attached) {
 		if (!qp_move(qp, XIW_QP_ERROR))
 			*cause = qp->fault.cause;
-		qp->attached = false;
 		qp->sk = NULL;	/* a waiter for its lock must not take it for the next socket */
 		if (qp->carrier->part)
 			qp->carrier->part(qp);
@@ -274,7 +273,7 @@ void xiw_qp_halt(struct xiw_qp *qp)
 	bool tell = false;
 
 	spin_lock_irqsave(&qp->lock, flags);
-	if (!qp->attached && qp->state != XIW_QP_ERROR && qp_move(qp, XIW_QP_ERROR))
+	if (!xiw_qp_attached(qp) && qp->state != XIW_QP_ERROR && qp_move(qp, XIW_QP_ERROR))
 		tell = qp_owes_last_event(qp);
 	spin_unlock_irqrestore(&qp->lock, flags);
 	xiw_qp_flush(qp);
@@ -309,9 +308,9 @@ int xiw_qp_reset(struct xiw_qp *qp)
 	int ret = -EINVAL;
 
 	spin_lock_irqsave(&qp->lock, flags);
-	if (!qp->claimed && !qp->attached && qp_move(qp, XIW_QP_IDLE)) {
+	if (!qp->claimed && !xiw_qp_attached(qp) && qp_move(qp, XIW_QP_IDLE)) {
 		qp_empty_rings(qp);
-		qp->attr_state = IB_QPS_RESET;
+		WRITE_ONCE(qp->attr_state, IB_QPS_RESET);
 		qp->sq_failed = false;
 		ret = 0;
 	}
@@ -326,7 +325,7 @@ int xiw_qp_prepare(struct xiw_qp *qp, enum ib_qp_state to)
 
 	spin_lock_irqsave(&qp->lock, flags);
 	if (qp->state == XIW_QP_IDLE && to != IB_QPS_RTS) {
-		qp->attr_state = to;
+		WRITE_ONCE(qp->attr_state, to);
 		ret = 0;
 	} else if (qp->state == XIW_QP_RTS) {
 		ret = 0;

@@ -11,18 +11,18 @@
 #include <linux/timer.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/xiw-abi.h>
-#include <net/sock.h>
 
 #include "device.h"
 #include "mem/odp.h"
 #include "queue/cq.h"
 #include "queue/ring.h"
-#include "queue/slot.h"
 #include "queue/srq.h"
 #include "stream/progress.h"
 #include "wire/mpa.h"
 #include "wire/terminate.h"
 
+struct sock;
+struct xiw_area;
 struct xiw_ep;
 struct xiw_lane;
 struct xiw_carrier;
@@ -55,8 +55,12 @@ struct xiw_loop;
  *                   the mm to take pages away, with its own locks held. So no holder calls
  *                   into the mm. Within one host a segment holds its source and its sink, so
  *                   readers of this lock and of mr->accesses only try
- *   qp->lock        spinlock, any context: .state, .ep, .carrier, .loop; also the progress while no
- *                   socket is attached. Detaching takes srq->lock inside
+ *   sk_callback_lock
+ *                   TCP's rwlock, softirqs off: the callbacks of a socket and the endpoint or
+ *                   listener that they find (conn/sock.c). Taken inside the socket lock
+ *   qp->lock        spinlock, any context: .state, .attr_state, .ep, .claimed, .told_last, .sk,
+ *                   .carrier, .loop, .fault and .dying; also the progress while no socket is
+ *                   attached. Detaching takes srq->lock inside
  *   srq->lock       spinlock, any context: it resumes queue pairs, maybe through a worker
  *   lane->lock, cq->lock, fetch->lock (mem/odp.c), qp->sq_post_lock, qp->rq_post_lock
  *                   spinlocks, any context, leaves. Queueing to a worker takes cq->lock to see
@@ -81,10 +85,12 @@ struct xiw_loop;
  * "The queue pair is locked" means that the lock of its carrier is held: the socket lock for TCP,
  * loop->lock within this host.
  *
- * Attach and detach hold the socket lock and qp->lock and change .attached, so either lock is
- * enough to read it. A holder of the socket lock that sees .attached set may go on. A holder of
- * qp->lock that sees it clear owns the progress, and so can flush work requests that are posted
- * after the connection has ended.
+ * Attach and detach hold ep->lock, the socket lock and qp->lock and change .sk. Detach also holds
+ * loop->lock if there is a loop. Any of these locks is enough to read .sk, but ep->lock only that of
+ * the endpoint that has claimed the queue pair. The claim alone guards .fault before attach. A
+ * holder of the socket lock that finds a socket attached may go on. A holder of qp->lock that finds
+ * none owns the progress, and so can flush work requests that are posted after the connection has
+ * ended.
  *
  * Where sleeping is not allowed, the queue pair is handed to a worker (xiw_worker_queue()). A
  * worker serves many queue pairs and does not wait for a socket lock either, because the process
@@ -110,124 +116,67 @@ enum xiw_qp_state {
 	XIW_QP_NUM_STATES
 };
 
-/**
- * struct xiw_qp - one end of an iWARP connection
- * @ibqp: the core's part
- * @dev: its device
- * @qpn: number that the user sees, constant
- * @lane: lane of the process for outgoing connections; NULL for a kernel consumer
- * @ref: one for the user, one for each iw_cm_id, endpoint and worker that holds it
- * @unused: completed by the last put
- * @area: memory of both rings
- * @payer: control group charged for allocations in the context of another process or of the kernel;
- *	NULL for a kernel consumer
- * @cap: the sizes granted
- * @send_limits: the limits of a send request
- * @dying: nothing completes any more; set by destroy under @lock
- * @sig_all: every send request is signalled
- * @sq_slot_size: bytes
- * @sq_entries: slots, at least @cap.max_send_wr
- * @lock: see Locking
- * @state: written by qp_move() only
- * @attr_state: the verbs' name for IDLE: RESET, INIT or RTR
- * @access: rights that the user gave, informative
- * @ep: endpoint of the connection, with a reference; kept until the next claim or destroy
- * @claimed: @ep sets up or has a connection
- * @told_last: the consumer was told that no more requests of its shared receive queue are taken
- * @attached: @sk drives this queue pair
- * @sk: the socket of @ep while attached, else NULL
- * @carrier: what carries the stream; TCP unless both ends are on this host
- * @loop: the connection within this host if @carrier is xiw_loop_carrier, else NULL
- * @ird: inbound Reads and Atomics agreed
- * @ord: outbound Reads and Atomics agreed
- * @fault: why the stream has to end; written under @lock while attached, constant once detached
- * @tx: transmit progress
- * @tx_accessor: reads the memory that is sent
- * @sq: send ring
- * @sq_wrs: a struct xiw_send_wr for each slot of @sq
- * @sq_failed: a send request has completed with an error
- * @read_slots: entries of @reads
- * @rx: receive progress
- * @rx_accessor: writes the memory of received data, and the targets of Atomics
- * @rq: receive ring, unused with a shared receive queue
- * @reads: FIFO over @read_slots: Reads and Atomics that wait for their Response
- * @inbound: FIFO over @inbound_slots: Reads and Atomics of the peer that wait for an answer
- * @inbound_slots: entries of @inbound
- * @sq_post_lock: kernel consumers: guards the producing side of @sq
- * @rq_post_lock: kernel consumers: guards the producing side of @rq
- * @srq_waiter: its place at the shared receive queue
- * @worker_flags: XIW_WORKER_*, atomic
- * @worker_new: link in the worker's list of new queue pairs
- * @worker_entry: link in the worker's private list
- * @worker_idle_ns: when the worker last found something to do
- * @retry: timer that makes a worker try again; holds a reference while pending
- * @retry_after: the last pause of @retry in jiffies, 0 after a run that had memory; guarded as @tx
- * @doorbells: doorbells in quick succession since the last FPDU came; they decide who transmits
- * @doorbell_ns: when the last doorbell that transmitted was done
- * @last_read: the send request that completed last was a Read
- * @last_cqe: number of its completion; of a later one if it was not signalled
- * @stats: event counters
- */
+/* struct xiw_qp - one end of an iWARP connection */
 struct xiw_qp {
+	/* What it is. Constant after create, but for the references, dying and access. */
 	struct ib_qp		ibqp;
 	struct xiw_device	*dev;
-	u32			qpn;
-	struct xiw_lane		*lane;
-	struct kref		ref;
-	struct completion	unused;
-	struct xiw_area		*area;
-	struct mem_cgroup	*payer;
-	struct ib_qp_cap	cap;
-	struct xiw_send_limits	send_limits;
-	bool			dying;
-	bool			sig_all;
-	u32			sq_slot_size;
-	u32			sq_entries;
+	u32			qpn;		/* the number that the user sees */
+	struct xiw_lane		*lane;		/* of a process, for outgoing connections */
+	struct kref		ref;		/* one for the user, ids, endpoints, workers */
+	struct completion	unused;		/* completed by the last put */
+	struct xiw_area		*area;		/* memory of both rings */
+	struct mem_cgroup	*payer;		/* of a process; charged for it by others */
+	struct ib_qp_cap	cap;		/* the sizes granted */
+	bool			dying;		/* nothing completes any more; written under lock */
+	bool			sig_all;	/* every send request is signalled */
+	int			access;		/* rights that the user set, informative; no lock */
 
+	/* Where it is in its life. Written under lock, see Locking. */
 	spinlock_t		lock;
-	enum xiw_qp_state	state;
-	enum ib_qp_state	attr_state;
-	int			access;
-	struct xiw_ep		*ep;
-	bool			claimed;
-	bool			told_last;
-	bool			attached;
-	struct sock		*sk;
-	const struct xiw_carrier *carrier;
-	struct xiw_loop		*loop;
-	u16			ird;
-	u16			ord;
+	enum xiw_qp_state	state;		/* written by qp_move() only */
+	enum ib_qp_state	attr_state;	/* the verbs' name for IDLE: RESET, INIT or RTR */
+	struct xiw_ep		*ep;		/* with a reference, until the next claim */
+	bool			claimed;	/* ep sets up or has a connection */
+	bool			told_last;	/* IB_EVENT_QP_LAST_WQE_REACHED was raised */
+	struct sock		*sk;		/* of ep, while it is attached; else NULL */
+	const struct xiw_carrier *carrier;	/* TCP's unless both ends are on this host */
+	struct xiw_loop		*loop;		/* of xiw_loop_carrier; else NULL */
+	struct xiw_fault	fault;		/* constant once detached */
 
-	struct xiw_fault	fault;
+	/* What it sends. Its carrier's lock guards this and what it receives, see Locking. */
 	struct xiw_tx		tx;
-	struct xiw_accessor	tx_accessor;
+	struct xiw_accessor	tx_accessor;	/* reads the memory that is sent */
 	struct xiw_ring		sq;
-	struct xiw_send_wr	*sq_wrs;
-	bool			sq_failed;
-	struct xiw_fifo		reads;
-	struct xiw_read		*read_slots;
+	struct xiw_send_wr	*sq_wrs;	/* one for each slot of sq */
+	bool			sq_failed;	/* a request has completed with an error */
+	struct xiw_fifo		reads;		/* those that wait for their Response; size: ORD */
+	struct xiw_read		*read_slots;	/* the entries of reads */
 
+	/* What it receives. */
 	struct xiw_rx		rx;
-	struct xiw_accessor	rx_accessor;
-	struct xiw_ring		rq;
-	struct xiw_fifo		inbound;
-	struct xiw_inbound_read	*inbound_slots;
+	struct xiw_accessor	rx_accessor;	/* writes what is received, executes Atomics */
+	struct xiw_ring		rq;		/* unused with a shared receive queue */
+	struct xiw_fifo		inbound;	/* Reads that wait for an answer; size: IRD */
+	struct xiw_inbound_read	*inbound_slots;	/* the entries of inbound */
 
+	/* Consumers in the kernel: guard the producing sides of sq and rq. */
 	spinlock_t		sq_post_lock;
 	spinlock_t		rq_post_lock;
 
-	struct xiw_srq_waiter	srq_waiter;
+	struct xiw_srq_waiter	srq_waiter;	/* its place at the shared receive queue */
 
-	unsigned long		worker_flags;
-	struct llist_node	worker_new;
-	struct list_head	worker_entry;
-	u64			worker_idle_ns;
-	struct timer_list	retry;
-	unsigned long		retry_after;
-	u32			doorbells;
-	u64			doorbell_ns;
-	bool			last_read;
-	u32			last_cqe;
+	/* Who sends. */
+	unsigned long		worker_flags;	/* XIW_WORKER_*, atomic */
+	struct llist_node	worker_new;	/* in the worker's list of new queue pairs */
+	struct list_head	worker_entry;	/* in the worker's private list */
+	u64			worker_idle_ns;	/* when the worker last found something to do */
+	struct timer_list	retry;		/* has a worker try again; with a reference */
+	unsigned long		retry_after;	/* the last pause in jiffies; guarded as tx */
+	u32			doorbells;	/* in quick succession since the last FPDU came */
+	u64			doorbell_ns;	/* when the last one that transmitted was done */
+	bool			last_read;	/* the last completed send request was a Read */
+	u32			last_cqe;	/* its completion, or a later one if unsignalled */
 
 	struct xiw_qp_stats	stats;
 };
@@ -252,10 +201,16 @@ static inline struct xiw_srq *xiw_qp_srq(struct xiw_qp *qp)
 	return qp->ibqp.srq ? to_xiw_srq(qp->ibqp.srq) : NULL;
 }
 
-/* Whether the stream is open. The caller holds the socket lock, loop->lock or qp->lock. */
+/* Whether a socket is attached. The caller holds one of the locks that .sk needs, see Locking. */
+static inline bool xiw_qp_attached(const struct xiw_qp *qp)
+{
+	return qp->sk;
+}
+
+/* Whether the stream is open; only an attached queue pair is in RTS. Locks as above. */
 static inline bool xiw_qp_open(const struct xiw_qp *qp)
 {
-	return qp->attached && qp->state == XIW_QP_RTS;
+	return qp->state == XIW_QP_RTS;
 }
 
 /*
@@ -294,7 +249,7 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 /**
  * xiw_qp_detach - separate a queue pair from its socket and move it to ERROR
  * @qp: the queue pair
- * @sk: the socket, locked by the caller
+ * @sk: the socket, locked by the caller, which also holds loop->lock if there is a loop
  * @rest: result: bytes that TCP has not taken yet
  * @cause: in: the reason; out: the first cause, if the stream had failed before
  *
@@ -339,10 +294,23 @@ void xiw_qp_resume_waiter(struct xiw_srq_waiter *waiter);
  * @qp: the queue pair
  *
  * Context: process; sleeps.
- * Return: its socket, valid until xiw_qp_unlock(); NULL if none is attached, and nothing is locked.
+ * Return: false if no socket is attached, and so nothing is locked.
  */
-struct sock *xiw_qp_lock(struct xiw_qp *qp);
+bool xiw_qp_lock(struct xiw_qp *qp);
 void xiw_qp_unlock(struct xiw_qp *qp);
+
+/**
+ * enum xiw_qp_lock_result - what became of a try to lock a queue pair
+ * @XIW_QP_LOCKED: it is locked
+ * @XIW_QP_NO_SOCKET: no socket is attached
+ * @XIW_QP_LOCKED_OUT: another thread has locked the socket. That thread hands the queue pair to a
+ *	worker when it calls xiw_qp_unlocked()
+ */
+enum xiw_qp_lock_result {
+	XIW_QP_LOCKED,
+	XIW_QP_NO_SOCKET,
+	XIW_QP_LOCKED_OUT,
+};
 
 /**
  * xiw_qp_lock_now - as xiw_qp_lock(), but do not wait if the socket is locked
@@ -350,16 +318,30 @@ void xiw_qp_unlock(struct xiw_qp *qp);
  *
  * A process whose control group limits its CPU time may hold the socket lock for long.
  *
- * Return: as xiw_qp_lock(); -EAGAIN if the socket is locked. Then the holder of the socket lock
- * hands the queue pair to a worker when it calls xiw_qp_unlocked().
+ * Return: whether it is locked, or why not.
  */
-struct sock *xiw_qp_lock_now(struct xiw_qp *qp);
+enum xiw_qp_lock_result xiw_qp_lock_now(struct xiw_qp *qp);
 
 /* To be called after the socket of @qp was unlocked by other means than xiw_qp_unlock(). */
 void xiw_qp_unlocked(struct xiw_qp *qp);
 
-/* Asserts that @qp is locked (see Locking). */
-void xiw_qp_assert_locked(const struct xiw_qp *qp);
+void xiw_qp_check_locked(const struct xiw_qp *qp);
+
+/* Asserts that @qp is attached and locked (see Locking). Costs nothing without lockdep. */
+static inline void xiw_qp_assert_locked(const struct xiw_qp *qp)
+{
+	if (IS_ENABLED(CONFIG_LOCKDEP))
+		xiw_qp_check_locked(qp);
+}
+
+/* Asserts that the caller owns the progress of @qp, whether or not a socket is attached. */
+static inline void xiw_qp_assert_owned(const struct xiw_qp *qp)
+{
+	if (xiw_qp_attached(qp))
+		xiw_qp_assert_locked(qp);
+	else
+		lockdep_assert_held(&qp->lock);
+}
 
 /* Raises an asynchronous event of a queue pair. Context: any. */
 void xiw_qp_event(struct xiw_qp *qp, enum ib_event_type event);

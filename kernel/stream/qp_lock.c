@@ -13,7 +13,7 @@ static bool qp_hold_driver(struct xiw_qp *qp, struct xiw_driver *driver)
 	bool attached;
 
 	spin_lock_irqsave(&qp->lock, flags);
-	attached = qp->attached;
+	attached = xiw_qp_attached(qp);
 	if (attached) {
 		*driver = xiw_carrier_driver(qp);
 		driver->carrier->hold(driver);
@@ -24,7 +24,7 @@ static bool qp_hold_driver(struct xiw_qp *qp, struct xiw_driver *driver)
 
 static bool qp_is_driven_by(const struct xiw_qp *qp, const struct xiw_driver *driver)
 {
-	return qp->attached && qp->sk == driver->sk && qp->loop == driver->loop;
+	return qp->sk == driver->sk && qp->loop == driver->loop;
 }
 
 static void qp_unlock(const struct xiw_driver *driver)
@@ -33,40 +33,40 @@ static void qp_unlock(const struct xiw_driver *driver)
 	driver->carrier->put(driver);
 }
 
-/* Return: as xiw_qp_lock() or, without @wait, as xiw_qp_lock_now(). */
-static struct sock *qp_lock_driver(struct xiw_qp *qp, bool wait)
+/* With @wait the result is never XIW_QP_LOCKED_OUT. */
+static enum xiw_qp_lock_result qp_lock_driver(struct xiw_qp *qp, bool wait)
 {
 	struct xiw_driver driver;
 
 	while (qp_hold_driver(qp, &driver)) {
 		if (!driver.carrier->lock(&driver, wait)) {
 			driver.carrier->put(&driver);
-			return ERR_PTR(-EAGAIN);
+			return XIW_QP_LOCKED_OUT;
 		}
 		if (qp_is_driven_by(qp, &driver))
-			return driver.sk;
+			return XIW_QP_LOCKED;
 		qp_unlock(&driver);
 	}
-	return NULL;
+	return XIW_QP_NO_SOCKET;
 }
 
-struct sock *xiw_qp_lock(struct xiw_qp *qp)
+bool xiw_qp_lock(struct xiw_qp *qp)
 {
-	return qp_lock_driver(qp, true);
+	return qp_lock_driver(qp, true) == XIW_QP_LOCKED;
 }
 
-struct sock *xiw_qp_lock_now(struct xiw_qp *qp)
+enum xiw_qp_lock_result xiw_qp_lock_now(struct xiw_qp *qp)
 {
-	struct sock *sk = qp_lock_driver(qp, false);
+	enum xiw_qp_lock_result result = qp_lock_driver(qp, false);
 
-	if (IS_ERR(sk)) {
+	if (result == XIW_QP_LOCKED_OUT) {
 		set_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags);
 		smp_mb__after_atomic();		/* pairs with xiw_qp_unlocked() */
-		sk = qp_lock_driver(qp, false);
+		result = qp_lock_driver(qp, false);
 	}
-	if (!IS_ERR(sk) && test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
+	if (result != XIW_QP_LOCKED_OUT && test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
 		clear_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags);
-	return sk;
+	return result;
 }
 
 void xiw_qp_unlocked(struct xiw_qp *qp)
@@ -85,9 +85,10 @@ void xiw_qp_unlock(struct xiw_qp *qp)
 	xiw_qp_unlocked(qp);
 }
 
-void xiw_qp_assert_locked(const struct xiw_qp *qp)
+void xiw_qp_check_locked(const struct xiw_qp *qp)
 {
-	qp->carrier->assert_locked(qp);
+	if (!WARN_ON_ONCE(!xiw_qp_attached(qp)))
+		qp->carrier->assert_locked(qp);
 }
 
 void xiw_qp_resume_rx(struct xiw_qp *qp)
@@ -103,7 +104,7 @@ void xiw_qp_wake(struct xiw_qp *qp)
 	unsigned long flags;
 
 	spin_lock_irqsave(&qp->lock, flags);
-	if (qp->attached)
+	if (xiw_qp_attached(qp))
 		xiw_qp_resume_rx(qp);
 	spin_unlock_irqrestore(&qp->lock, flags);
 }

@@ -10,10 +10,13 @@
 #include "queue/area.h"
 #include "stream/qp.h"
 
-/* Computes the sizes of the rings from those that the consumer wants, and checks the limits. */
-static int qp_size(struct xiw_qp *qp, const struct ib_qp_init_attr *attr, u32 *rq_slot_size)
+/*
+ * Computes the sizes of the rings from those that the consumer wants, and checks the limits.
+ * Return: 0 or -EINVAL.
+ */
+static int qp_size(struct ib_qp_cap *cap, const struct ib_qp_init_attr *attr,
+		   struct xiw_create_qp_resp *resp)
 {
-	struct ib_qp_cap *cap = &qp->cap;
 	u32 data;
 
 	*cap = attr->cap;
@@ -28,15 +31,14 @@ static int qp_size(struct xiw_qp *qp, const struct ib_qp_init_attr *attr, u32 *r
 		return -EINVAL;
 
 	data = max_t(u32, cap->max_send_sge * sizeof(struct xiw_sge), cap->max_inline_data);
-	qp->sq_slot_size = max(roundup_pow_of_two(XIW_SLOT_HEADER + data), XIW_SLOT_MIN);
-	cap->max_inline_data = min(qp->sq_slot_size - XIW_SLOT_HEADER, XIW_MAX_INLINE);
-	qp->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1u));
-	qp->send_limits = (struct xiw_send_limits){
-		.max_sge = cap->max_send_sge,
-		.max_inline = cap->max_inline_data,
-		.kernel = rdma_is_kernel_res(&qp->ibqp.res),
-	};
-	*rq_slot_size = xiw_recv_slot_size(cap->max_recv_sge);
+	resp->sq_slot_size = max(roundup_pow_of_two(XIW_SLOT_HEADER + data), XIW_SLOT_MIN);
+	cap->max_inline_data = min(resp->sq_slot_size - XIW_SLOT_HEADER, XIW_MAX_INLINE);
+	resp->max_inline = cap->max_inline_data;
+	resp->sq_entries = roundup_pow_of_two(max(cap->max_send_wr, 1u));
+	resp->rq_slot_size = xiw_recv_slot_size(cap->max_recv_sge);
+	resp->rq_entries = attr->srq ? 0 : roundup_pow_of_two(max(cap->max_recv_wr, 1u));
+	resp->sq_offset = sizeof(struct xiw_qp_ctl);
+	resp->rq_offset = resp->sq_offset + resp->sq_entries * resp->sq_slot_size;
 	return 0;
 }
 
@@ -45,35 +47,27 @@ static int qp_alloc_rings(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
 {
 	struct ib_ucontext *uctx = xiw_udata_context(udata);
 	struct xiw_qp_ctl *ctl;
-	u32 rq_entries, rq_slot_size;
 	int ret;
 
-	ret = qp_size(qp, attr, &rq_slot_size);
+	ret = qp_size(&qp->cap, attr, resp);
 	if (ret)
 		return ret;
-	rq_entries = attr->srq ? 0 : roundup_pow_of_two(max(qp->cap.max_recv_wr, 1u));
-	resp->sq_offset = sizeof(*ctl);
-	resp->rq_offset = resp->sq_offset + qp->sq_entries * qp->sq_slot_size;
-	qp->area = xiw_area_create(resp->rq_offset + (size_t)rq_entries * rq_slot_size, uctx);
+	qp->area = xiw_area_create(resp->rq_offset +
+				   (size_t)resp->rq_entries * resp->rq_slot_size, uctx);
 	if (IS_ERR(qp->area))
 		return PTR_ERR(qp->area);
 	ctl = qp->area->mem;
-	xiw_ring_init(&qp->sq, &ctl->sq, (void *)ctl + resp->sq_offset, qp->sq_entries,
-		      qp->sq_slot_size);
-	if (rq_entries) {
-		xiw_ring_init(&qp->rq, &ctl->rq, (void *)ctl + resp->rq_offset, rq_entries,
-			      rq_slot_size);
+	xiw_ring_init(&qp->sq, &ctl->sq, (void *)ctl + resp->sq_offset, resp->sq_entries,
+		      resp->sq_slot_size);
+	if (resp->rq_entries) {
+		xiw_ring_init(&qp->rq, &ctl->rq, (void *)ctl + resp->rq_offset, resp->rq_entries,
+			      resp->rq_slot_size);
 		/* No doorbells: the kernel looks for a receive request when a message comes. */
 		xiw_ring_watch(&qp->rq);
 	}
 	resp->map_key = uctx ? xiw_area_key(qp->area) : 0;
 	resp->map_len = qp->area->len;
 	resp->qpn = qp->qpn;
-	resp->sq_entries = qp->sq_entries;
-	resp->sq_slot_size = qp->sq_slot_size;
-	resp->max_inline = qp->cap.max_inline_data;
-	resp->rq_entries = rq_entries;
-	resp->rq_slot_size = rq_slot_size;
 	return 0;
 }
 
@@ -113,8 +107,8 @@ int xiw_qp_alloc_memory(struct xiw_qp *qp, const struct ib_qp_init_attr *attr,
 		return ret;
 	if (udata)
 		qp->payer = get_mem_cgroup_from_mm(current->mm);
-	qp->sq_wrs = kvcalloc(qp->sq_entries, sizeof(*qp->sq_wrs), XIW_GFP_PROCESS);
-	qp->tx.request.slot = kmalloc(qp->sq_slot_size, XIW_GFP_PROCESS);
+	qp->sq_wrs = kvcalloc(resp->sq_entries, sizeof(*qp->sq_wrs), XIW_GFP_PROCESS);
+	qp->tx.request.slot = kmalloc(resp->sq_slot_size, XIW_GFP_PROCESS);
 	qp->rx.recv = kmalloc_obj(*qp->rx.recv, XIW_GFP_PROCESS);
 	return qp->sq_wrs && qp->tx.request.slot && qp->rx.recv ? 0 : -ENOMEM;
 }
@@ -149,7 +143,5 @@ int xiw_qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
 	qp->read_slots = reads;
 	qp->inbound = (struct xiw_fifo){ .size = ird };
 	qp->reads = (struct xiw_fifo){ .size = ord };
-	qp->ird = ird;
-	qp->ord = ord;
 	return 0;
 }

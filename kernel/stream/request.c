@@ -13,8 +13,11 @@
  */
 #define REQUEST_OPENING_STAG	1
 
-/* The request under way fails with its own error, which also ends the stream. */
-static int request_failed(struct xiw_qp *qp, enum ib_wc_status status)
+/*
+ * The request under way fails with its own error, which also ends the stream. Return:
+ * XIW_SEGMENT_NONE, which the caller can return as well.
+ */
+static enum xiw_segment_result request_failed(struct xiw_qp *qp, enum ib_wc_status status)
 {
 	struct xiw_send_wr *wr = xiw_qp_wr(qp, qp->sq.taken - 1);
 
@@ -23,7 +26,7 @@ static int request_failed(struct xiw_qp *qp, enum ib_wc_status status)
 	wr->done = true;
 	qp->tx.request.state = XIW_REQUEST_NONE;
 	xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
-	return TX_NOTHING;
+	return XIW_SEGMENT_NONE;
 }
 
 /*
@@ -32,19 +35,18 @@ static int request_failed(struct xiw_qp *qp, enum ib_wc_status status)
  */
 static u32 request_payload_left(const struct xiw_qp *qp)
 {
-	const struct xiw_sge *sge = xiw_slot_sges(qp->tx.request.slot);
 	u32 left = qp->tx.request.len - qp->tx.request.sent;
-	u32 from = qp->tx.request.sent;
+	u64 from = qp->tx.request.sent;
+	const struct xiw_sge *sge;
 
 	if (!qp->carrier->by_reference || !left || (qp->tx.request.slot->flags & XIW_SEND_INLINE))
 		return left;
-	for (; from >= sge->length; sge++)
-		from -= sge->length;
+	sge = xiw_sge_seek(xiw_slot_sges(qp->tx.request.slot), &from);
 	return sge->length - from;
 }
 
 /* Adds @len bytes of the payload to an FPDU, starting at byte @from. */
-static enum xiw_mem_fault request_gather(struct xiw_run *run, struct xiw_fpdu *fpdu, u32 from,
+static enum xiw_mem_fault request_gather(struct xiw_run *run, struct xiw_fpdu *fpdu, u64 from,
 					 u32 len)
 {
 	const struct xiw_send_slot *cur = run->qp->tx.request.slot;
@@ -56,17 +58,14 @@ static enum xiw_mem_fault request_gather(struct xiw_run *run, struct xiw_fpdu *f
 		xiw_segment_add_data(run, fpdu, xiw_slot_data(cur) + from, len);
 		return XIW_MEM_OK;
 	}
-	for (; len; sge++) {
-		if (from >= sge->length) {
-			from -= sge->length;
-			continue;
-		}
+	while (len) {
+		sge = xiw_sge_seek(sge, &from);
 		n = min(len, sge->length - from);
 		bad = xiw_segment_add(run, fpdu, sge->lkey, sge->addr + from, n, 0);
 		if (unlikely(bad))
 			return bad;
 		len -= n;
-		from = 0;
+		from += n;
 		run->turns += !!len;	/* to look up another region takes as long as a request */
 	}
 	return XIW_MEM_OK;
@@ -88,37 +87,36 @@ static void request_staged(struct xiw_qp *qp)
 }
 
 /* The Immediate Data that follows a Write is a message by itself (RFC 7306 section 6). */
-static int request_stage_imm(struct xiw_run *run)
+static enum xiw_segment_result request_stage_imm(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.request.slot;
 	struct xiw_imm_data imm = { .imm = (__force __be32)cur->imm_inv };
-	int ret;
+	u8 opcode = cur->flags & XIW_SEND_SOLICITED ? RDMAP_IMM_SE : RDMAP_IMM;
+	enum xiw_segment_result result = xiw_segment_message(run, opcode, &imm, sizeof(imm));
 
-	ret = xiw_segment_message(run, cur->flags & XIW_SEND_SOLICITED ? RDMAP_IMM_SE : RDMAP_IMM,
-				  &imm, sizeof(imm));
-	if (ret == TX_STAGED)
+	if (result == XIW_SEGMENT_STAGED)
 		request_staged(qp);
-	return ret;
+	return result;
 }
 
 /* Stages the next FPDU of a Send or Write. */
-static int request_stage_payload(struct xiw_run *run)
+static enum xiw_segment_result request_stage_payload(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
 	const struct xiw_send_slot *cur = tx->request.slot;
 	bool tagged = cur->opcode == XIW_OP_WRITE || cur->opcode == XIW_OP_WRITE_IMM;
 	u32 payload = request_payload_left(qp);
+	enum xiw_segment_result result;
 	struct xiw_fpdu fpdu;
 	enum xiw_mem_fault bad;
 	bool last;
-	int ret;
 
-	ret = xiw_segment_begin(run, &fpdu, tagged ? sizeof(struct xiw_ddp_tagged) :
-				sizeof(struct xiw_ddp_untagged), &payload);
-	if (ret != TX_STAGED)
-		return ret;
+	result = xiw_segment_begin(run, &fpdu, tagged ? sizeof(struct xiw_ddp_tagged) :
+				   sizeof(struct xiw_ddp_untagged), &payload);
+	if (result != XIW_SEGMENT_STAGED)
+		return result;
 	last = xiw_segment_is_last(qp, payload, tx->request.len - tx->request.sent,
 			  cur->opcode == XIW_OP_SEND_INV);
 	if (tagged)
@@ -130,12 +128,11 @@ static int request_stage_payload(struct xiw_run *run)
 				      tx->msn[DDP_QN_SEND], tx->request.sent);
 	bad = request_gather(run, &fpdu, tx->request.sent, payload);
 	if (unlikely(bad == XIW_MEM_ABSENT))
-		return TX_NOTHING;
+		return XIW_SEGMENT_NONE;
 	if (unlikely(bad))
 		return request_failed(qp, IB_WC_LOC_PROT_ERR);
-	ret = xiw_segment_end(run, &fpdu);
-	if (ret != TX_STAGED)
-		return ret;
+	if (!xiw_segment_end(run, &fpdu))
+		return XIW_SEGMENT_NONE;
 
 	tx->request.sent += payload;
 	if (last) {
@@ -146,23 +143,27 @@ static int request_stage_payload(struct xiw_run *run)
 		else
 			request_staged(qp);
 	}
-	return TX_STAGED;
+	return XIW_SEGMENT_STAGED;
 }
 
 /*
  * Whether a Read or Atomic may be sent now. If as many are in flight as the peer allows (ORD), it
  * waits until the oldest is answered. With an ORD of 0 it could never be sent, so it fails.
  */
-static int request_may_ask(struct xiw_qp *qp, const struct xiw_sge *sink)
+static bool request_may_ask(struct xiw_qp *qp, const struct xiw_sge *sink)
 {
-	if (!qp->reads.size)
-		return request_failed(qp, IB_WC_LOC_QP_OP_ERR);
+	if (!qp->reads.size) {
+		request_failed(qp, IB_WC_LOC_QP_OP_ERR);
+		return false;
+	}
 	if (qp->reads.used == qp->reads.size)
-		return TX_NOTHING;
+		return false;
 	if (sink->length && xiw_mr_judge(&qp->ibqp, sink->lkey, sink->addr, sink->length,
-					 IB_ACCESS_LOCAL_WRITE))
-		return request_failed(qp, IB_WC_LOC_PROT_ERR);
-	return TX_STAGED;
+					 IB_ACCESS_LOCAL_WRITE)) {
+		request_failed(qp, IB_WC_LOC_PROT_ERR);
+		return false;
+	}
+	return true;
 }
 
 /* Appends @read to the Reads and Atomics that wait for their Response. */
@@ -171,8 +172,9 @@ static void request_expect_response(struct xiw_qp *qp, const struct xiw_read *re
 	qp->read_slots[xiw_fifo_at(&qp->reads, qp->reads.used++)] = *read;
 }
 
-static int request_stage_read_req(struct xiw_run *run, const struct xiw_read *read, u32 src_stag,
-			     u64 src_to)
+static enum xiw_segment_result request_stage_read_req(struct xiw_run *run,
+						      const struct xiw_read *read, u32 src_stag,
+						      u64 src_to)
 {
 	struct xiw_read_req req = {
 		.sink_stag = cpu_to_be32(read->sink.lkey),
@@ -181,14 +183,15 @@ static int request_stage_read_req(struct xiw_run *run, const struct xiw_read *re
 		.src_stag = cpu_to_be32(src_stag),
 		.src_to = cpu_to_be64(src_to),
 	};
-	int ret = xiw_segment_message(run, RDMAP_READ_REQ, &req, sizeof(req));
+	enum xiw_segment_result result;
 
-	if (ret == TX_STAGED)
+	result = xiw_segment_message(run, RDMAP_READ_REQ, &req, sizeof(req));
+	if (result == XIW_SEGMENT_STAGED)
 		request_expect_response(run->qp, read);
-	return ret;
+	return result;
 }
 
-static int request_stage_read(struct xiw_run *run)
+static enum xiw_segment_result request_stage_read(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.request.slot;
@@ -196,20 +199,19 @@ static int request_stage_read(struct xiw_run *run)
 		.wr = qp->sq.taken - 1,
 		.invalidate = cur->opcode == XIW_OP_READ_INV,
 	};
-	int ret;
+	enum xiw_segment_result result;
 
 	if (cur->num_sge)
 		read.sink = *xiw_slot_sges(cur);
-	ret = request_may_ask(qp, &read.sink);
-	if (ret != TX_STAGED)
-		return ret;
-	ret = request_stage_read_req(run, &read, cur->rkey, cur->remote_addr);
-	if (ret == TX_STAGED)
+	if (!request_may_ask(qp, &read.sink))
+		return XIW_SEGMENT_NONE;
+	result = request_stage_read_req(run, &read, cur->rkey, cur->remote_addr);
+	if (result == XIW_SEGMENT_STAGED)
 		qp->tx.request.state = XIW_REQUEST_NONE;
-	return ret;
+	return result;
 }
 
-static int request_stage_atomic(struct xiw_run *run)
+static enum xiw_segment_result request_stage_atomic(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.request.slot;
@@ -219,23 +221,22 @@ static int request_stage_atomic(struct xiw_run *run)
 		.atomic = true,
 		.request_id = qp->tx.msn[DDP_QN_READ],
 	};
+	enum xiw_segment_result result;
 	struct xiw_atomic_req req;
-	int ret;
 
-	ret = request_may_ask(qp, &read.sink);
-	if (ret != TX_STAGED)
-		return ret;
+	if (!request_may_ask(qp, &read.sink))
+		return XIW_SEGMENT_NONE;
 	xiw_atomic_build(&req, cur, read.request_id);
-	ret = xiw_segment_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
-	if (ret == TX_STAGED) {
+	result = xiw_segment_message(run, RDMAP_ATOMIC_REQ, &req, sizeof(req));
+	if (result == XIW_SEGMENT_STAGED) {
 		request_expect_response(qp, &read);
 		qp->tx.request.state = XIW_REQUEST_NONE;
 	}
-	return ret;
+	return result;
 }
 
 /* Executes a request that sends nothing. */
-static int request_do_local(struct xiw_run *run)
+static enum xiw_segment_result request_do_local(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_send_slot *cur = qp->tx.request.slot;
@@ -251,20 +252,28 @@ static int request_do_local(struct xiw_run *run)
 		return request_failed(qp, cur->opcode == XIW_OP_BIND_MW ? IB_WC_MW_BIND_ERR :
 					 IB_WC_LOC_PROT_ERR);
 	request_staged(qp);
-	return TX_STAGED;
+	return XIW_SEGMENT_STAGED;
+}
+
+/* Only a consumer in the kernel can have a region for fast registration. */
+static bool request_is_allowed(const struct xiw_qp *qp, const struct xiw_send_slot *cur)
+{
+	return likely(cur->opcode != XIW_OP_REG_MR) || rdma_is_kernel_res(&qp->ibqp.res);
 }
 
 /* Takes the next request from the ring and starts a record. Return: as xiw_slot_take_send(). */
-static int request_take(struct xiw_qp *qp)
+static enum xiw_slot_result request_take(struct xiw_qp *qp)
 {
 	struct xiw_send_slot *cur = qp->tx.request.slot;
+	enum xiw_slot_result result;
 	struct xiw_send_wr *wr;
 	u32 payload = 0;
-	int ret;
 
-	ret = xiw_slot_take_send(cur, &qp->sq, &qp->send_limits, &payload);
-	if (ret == -ENOENT || ret == -EPROTO)
-		return ret;
+	result = xiw_slot_take_send(cur, &qp->sq, &qp->cap, &payload);
+	if (result == XIW_SLOT_NONE || result == XIW_SLOT_BROKEN)
+		return result;
+	if (!request_is_allowed(qp, cur))
+		result = XIW_SLOT_MALFORMED;
 	wr = xiw_qp_wr(qp, qp->sq.taken - 1);
 	*wr = (struct xiw_send_wr){
 		.wr_id = cur->wr_id,
@@ -274,32 +283,47 @@ static int request_take(struct xiw_qp *qp)
 	};
 	qp->tx.request.len = payload;
 	qp->tx.request.sent = 0;
-	return ret;
+	return result;
+}
+
+/*
+ * Begins the next request. Return: false if there is none, or if it has failed, which ends the
+ * stream.
+ */
+static bool request_begin(struct xiw_qp *qp)
+{
+	switch (request_take(qp)) {
+	case XIW_SLOT_GOOD:
+		qp->tx.request.state = XIW_REQUEST_UNDER_WAY;
+		xiw_qp_count(qp, XIW_STAT_TX_WRS, 1);
+		return true;
+	case XIW_SLOT_MALFORMED:
+		request_failed(qp, IB_WC_LOC_QP_OP_ERR);
+		break;
+	case XIW_SLOT_TOO_LONG:
+		request_failed(qp, IB_WC_LOC_LEN_ERR);
+		break;
+	case XIW_SLOT_BROKEN:
+		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
+		break;
+	case XIW_SLOT_NONE:
+		break;
+	}
+	return false;
 }
 
 /* Kernel-doc of the functions that other files call is in request.h. */
-int xiw_request_stage(struct xiw_run *run)
+enum xiw_segment_result xiw_request_stage(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_tx *tx = &qp->tx;
-	int ret;
 
-	if (tx->request.state == XIW_REQUEST_NONE) {
-		ret = request_take(qp);
-		if (ret == -ENOENT)
-			return TX_NOTHING;
-		if (ret == -EPROTO) {
-			xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
-			return TX_NOTHING;
-		}
-		if (ret)
-			return request_failed(qp, ret == -EMSGSIZE ? IB_WC_LOC_LEN_ERR :
-						 IB_WC_LOC_QP_OP_ERR);
-		tx->request.state = XIW_REQUEST_UNDER_WAY;
-		xiw_qp_count(qp, XIW_STAT_TX_WRS, 1);
-	}
+	xiw_qp_assert_locked(qp);
+
+	if (tx->request.state == XIW_REQUEST_NONE && !request_begin(qp))
+		return XIW_SEGMENT_NONE;
 	if ((tx->request.slot->flags & XIW_SEND_FENCE) && qp->reads.used)
-		return TX_NOTHING;
+		return XIW_SEGMENT_NONE;
 	switch (tx->request.slot->opcode) {
 	case XIW_OP_READ:
 	case XIW_OP_READ_INV:
@@ -318,18 +342,18 @@ int xiw_request_stage(struct xiw_run *run)
 	}
 }
 
-int xiw_request_stage_opening(struct xiw_run *run, u8 rtr)
+enum xiw_segment_result xiw_request_stage_opening(struct xiw_run *run, u8 rtr)
 {
 	struct xiw_read read = { .sink.lkey = REQUEST_OPENING_STAG, .opening = true };
+	enum xiw_segment_result result;
 	struct xiw_fpdu fpdu;
 	u32 payload = 0;
-	int ret;
 
 	if (rtr == XIW_RTR_READ)
 		return request_stage_read_req(run, &read, REQUEST_OPENING_STAG, 0);
-	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
-	if (ret != TX_STAGED)
-		return ret;
+	result = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+	if (result != XIW_SEGMENT_STAGED)
+		return result;
 	xiw_fpdu_put_tagged(&fpdu, RDMAP_WRITE, true, REQUEST_OPENING_STAG, 0);
-	return xiw_segment_end(run, &fpdu);
+	return xiw_segment_end(run, &fpdu) ? XIW_SEGMENT_STAGED : XIW_SEGMENT_NONE;
 }

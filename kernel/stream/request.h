@@ -3,7 +3,7 @@
 #ifndef XIW_REQUEST_H
 #define XIW_REQUEST_H
 
-#include "carrier/segment.h"
+#include "carrier/carrier.h"
 
 /* request.c APIs */
 
@@ -13,17 +13,17 @@
  *
  * Stages one segment. A local request sends nothing and is executed at once.
  *
- * Return: enum xiw_segment_result, or -ENOMEM.
+ * Return: what became of it.
  */
-int xiw_request_stage(struct xiw_run *run);
+enum xiw_segment_result xiw_request_stage(struct xiw_run *run);
 
 /**
  * xiw_request_stage_opening - stage the message that opens a peer-to-peer stream
  * @run: this run
  * @rtr: XIW_RTR_WRITE or XIW_RTR_READ
  *
- * Return: enum xiw_segment_result, or -ENOMEM.
+ * Return: what became of it.
  */
-int xiw_request_stage_opening(struct xiw_run *run, u8 rtr);
+enum xiw_segment_result xiw_request_stage_opening(struct xiw_run *run, u8 rtr);
 
 #endif /* XIW_REQUEST_H */

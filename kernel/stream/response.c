@@ -34,63 +34,67 @@ static void response_fault_header(struct xiw_headers *hdr, const struct xiw_inbo
 	};
 }
 
-static int response_stage_atomic(struct xiw_run *run, const struct xiw_inbound_read *inbound)
+static enum xiw_segment_result response_stage_atomic(struct xiw_run *run,
+						     const struct xiw_inbound_read *inbound)
 {
 	struct xiw_atomic_resp resp = {
 		.request_id = cpu_to_be32(inbound->request_id),
 		.original = cpu_to_be64(inbound->original),
 	};
-	int ret = xiw_segment_message(run, RDMAP_ATOMIC_RESP, &resp, sizeof(resp));
+	enum xiw_segment_result result = xiw_segment_message(run, RDMAP_ATOMIC_RESP, &resp,
+							     sizeof(resp));
 
-	if (ret == TX_STAGED)
+	if (result == XIW_SEGMENT_STAGED)
 		xiw_fifo_pop(&run->qp->inbound);
-	return ret;
+	return result;
 }
 
 /* Stages the next FPDU of a Read Response. */
-static int response_stage_read(struct xiw_run *run, struct xiw_inbound_read *inbound)
+static enum xiw_segment_result response_stage_read(struct xiw_run *run,
+						   struct xiw_inbound_read *inbound)
 {
 	struct xiw_qp *qp = run->qp;
 	u32 left = inbound->size - inbound->sent;
 	u32 payload = left;
+	enum xiw_segment_result result;
 	struct xiw_headers fault;
 	struct xiw_fpdu fpdu;
 	enum xiw_mem_fault bad;
 	bool last;
-	int ret;
 
-	ret = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
-	if (ret != TX_STAGED)
-		return ret;
+	result = xiw_segment_begin(run, &fpdu, sizeof(struct xiw_ddp_tagged), &payload);
+	if (result != XIW_SEGMENT_STAGED)
+		return result;
 	last = xiw_segment_is_last(qp, payload, left, response_invalidates(qp));
 	xiw_fpdu_put_tagged(&fpdu, RDMAP_READ_RESP, last, inbound->sink_stag,
 			    inbound->sink_to + inbound->sent);
 	bad = xiw_segment_add(run, &fpdu, inbound->src_stag, inbound->src_to + inbound->sent,
 			      payload, IB_ACCESS_REMOTE_READ);
 	if (unlikely(bad == XIW_MEM_ABSENT))
-		return TX_NOTHING;
+		return XIW_SEGMENT_NONE;
 	if (unlikely(bad)) {
 		response_fault_header(&fault, inbound);
 		xiw_qp_fail(qp, xiw_fault_source(bad), &fault);
-		return TX_NOTHING;
+		return XIW_SEGMENT_NONE;
 	}
-	ret = xiw_segment_end(run, &fpdu);
-	if (ret != TX_STAGED)
-		return ret;
+	if (!xiw_segment_end(run, &fpdu))
+		return XIW_SEGMENT_NONE;
 	inbound->sent += payload;
 	if (last)
 		xiw_fifo_pop(&qp->inbound);
-	return TX_STAGED;
+	return XIW_SEGMENT_STAGED;
 }
 
 /* Kernel-doc is in response.h. */
-int xiw_response_stage(struct xiw_run *run)
+enum xiw_segment_result xiw_response_stage(struct xiw_run *run)
 {
 	struct xiw_qp *qp = run->qp;
 	struct xiw_inbound_read *inbound;
 
+	xiw_qp_assert_locked(qp);
+
 	if (!qp->inbound.used)
-		return TX_NOTHING;
+		return XIW_SEGMENT_NONE;
 	inbound = &qp->inbound_slots[qp->inbound.head];
 	if (inbound->atomic)
 		return response_stage_atomic(run, inbound);

@@ -3,7 +3,7 @@
 #ifndef XIW_RESPONSE_H
 #define XIW_RESPONSE_H
 
-#include "carrier/segment.h"
+#include "carrier/carrier.h"
 
 /* response.c APIs */
 
@@ -11,8 +11,8 @@
  * xiw_response_stage - stage the next segment of the oldest Response that waits to be sent
  * @run: this run
  *
- * Return: enum xiw_segment_result, or -ENOMEM.
+ * Return: what became of it.
  */
-int xiw_response_stage(struct xiw_run *run);
+enum xiw_segment_result xiw_response_stage(struct xiw_run *run);
 
 #endif /* XIW_RESPONSE_H */

@@ -40,10 +40,10 @@ void xiw_rx_run(struct xiw_qp *qp, struct sock *sk);
  * @ulpdu_len: length of its ULPDU in bytes
  * @payload: see xiw_place()
  *
- * Return: 0; -EAGAIN if the segment was not placed and has to come again when what @qp->rx.waits
- * for is there; -EPROTO if the stream has ended.
+ * Return: XIW_OK; XIW_NOT_YET if the segment was not placed and has to come again when what
+ * @qp->rx.waits for is there; or the cause for which the stream has ended.
  */
-int xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
-		   struct xiw_cursor *payload);
+enum xiw_cause xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
+			      struct xiw_cursor *payload);
 
 #endif /* XIW_RX_H */

@@ -17,16 +17,32 @@
  * A run
  */
 
+/**
+ * enum tx_end - why a run ends
+ * @TX_END_IDLE: no work is left, or what is left waits for an event
+ * @TX_END_BUDGET: the budget is used up before that
+ * @TX_END_FULL: the carrier takes no more; a callback of the socket will run
+ * @TX_END_NO_MEMORY: no event will tell when to try again
+ * @TX_END_LOST: the carrier cannot carry the stream any more
+ */
+enum tx_end {
+	TX_END_IDLE,
+	TX_END_BUDGET,
+	TX_END_FULL,
+	TX_END_NO_MEMORY,
+	TX_END_LOST,
+};
+
 /* Responses and requests take turns, so that neither can starve the other. */
-static int tx_stage_next(struct xiw_run *run)
+static enum xiw_segment_result tx_stage_next(struct xiw_run *run)
 {
 	struct xiw_tx *tx = &run->qp->tx;
-	int ret;
+	enum xiw_segment_result result;
 
 	tx->responses = !tx->responses;
-	ret = tx->responses ? xiw_response_stage(run) : xiw_request_stage(run);
-	if (ret != TX_NOTHING)
-		return ret;
+	result = tx->responses ? xiw_response_stage(run) : xiw_request_stage(run);
+	if (result != XIW_SEGMENT_NONE)
+		return result;
 	return tx->responses ? xiw_request_stage(run) : xiw_response_stage(run);
 }
 
@@ -47,52 +63,59 @@ static bool tx_spent(const struct xiw_run *run)
 
 /*
  * Stages until the carrier has enough. A batch that was begun is filled even if the budget of bytes
- * is used up. Return: 1 if there may be more work, 0 if there is none now, or -ENOMEM.
+ * is used up. Return: what became of the last segment.
  */
-static int tx_fill(struct xiw_run *run)
+static enum xiw_segment_result tx_fill(struct xiw_run *run)
 {
+	enum xiw_segment_result result = XIW_SEGMENT_STAGED;
 	struct xiw_qp *qp = run->qp;
 	const struct xiw_carrier *carrier = qp->carrier;
-	int ret = TX_STAGED;
 
 	if (carrier->prepare)
 		carrier->prepare(run);
-	while (ret == TX_STAGED && !tx_tired(run) && !carrier->full(run) && xiw_qp_open(qp)) {
+	while (result == XIW_SEGMENT_STAGED && !tx_tired(run) && !carrier->full(run) &&
+	       xiw_qp_open(qp)) {
 		run->turns++;
-		ret = tx_stage_next(run);
+		result = tx_stage_next(run);
 	}
-	return ret < 0 ? ret : ret != TX_NOTHING && xiw_qp_open(qp);
+	return result;
 }
 
-static int tx_push(struct xiw_run *run)
+/* Return: TX_END_IDLE if all that was staged is pushed; or why it is not. */
+static enum tx_end tx_push(struct xiw_run *run)
 {
 	const struct xiw_carrier *carrier = run->qp->carrier;
 
-	return carrier->push ? carrier->push(run) : 0;
+	switch (carrier->push ? carrier->push(run) : 0) {
+	case 0:
+		return TX_END_IDLE;
+	case -EAGAIN:
+		return TX_END_FULL;
+	case -ENOMEM:
+		return TX_END_NO_MEMORY;
+	default:
+		return TX_END_LOST;
+	}
 }
 
-/*
- * Return: 0 if no work is left, 1 if the budget is used up before that, -EAGAIN if the socket is
- * full, or another errno.
- */
-static int tx_drain(struct xiw_run *run)
+static enum tx_end tx_drain(struct xiw_run *run)
 {
-	int more = 1;
-	int ret;
+	enum xiw_segment_result last = XIW_SEGMENT_STAGED;
+	enum tx_end end;
 
 	do {
-		ret = tx_push(run);
-		if (ret)
-			return ret;
+		end = tx_push(run);
+		if (end != TX_END_IDLE)
+			return end;
 		xiw_qp_retire(run->qp);
-		if (!more || !xiw_qp_open(run->qp))
-			return 0;
+		if (last == XIW_SEGMENT_NONE || !xiw_qp_open(run->qp))
+			return TX_END_IDLE;
 		if (tx_spent(run))
-			return 1;
-		more = tx_fill(run);
-	} while (more >= 0);
+			return TX_END_BUDGET;
+		last = tx_fill(run);
+	} while (last != XIW_SEGMENT_NO_MEMORY);
 	tx_push(run);
-	return more;
+	return TX_END_NO_MEMORY;
 }
 
 /*
@@ -109,46 +132,48 @@ static bool tx_idle(struct xiw_qp *qp)
 	return true;
 }
 
-/* Acts on the result of a run. Return: whether the caller should continue at once. */
-static bool tx_judge(struct xiw_qp *qp, int ret)
+/* Acts on the end of a run. Return: whether the caller should continue at once. */
+static bool tx_judge(struct xiw_qp *qp, enum tx_end end)
 {
-	WRITE_ONCE(qp->tx.blocked, ret == -EAGAIN || ret == -ENOMEM ||
-		   (!ret && qp->tx.request.state) || !xiw_qp_open(qp));
-	if (unlikely(ret == -ENOMEM))
+	WRITE_ONCE(qp->tx.blocked, end == TX_END_FULL || end == TX_END_NO_MEMORY ||
+		   (end == TX_END_IDLE && qp->tx.request.state) || !xiw_qp_open(qp));
+	if (unlikely(end == TX_END_NO_MEMORY))
 		xiw_worker_retry(qp);
 	else
 		qp->retry_after = 0;
-	if (ret < 0 && ret != -EAGAIN && ret != -ENOMEM)
+	if (unlikely(end == TX_END_LOST))
 		xiw_qp_lost(qp);
-	return ret == 1;
+	return end == TX_END_BUDGET;
 }
 
 /*
  * Subtracts the cost of the run from @budget. Every round has a cost, so neither the peer nor the
  * process can keep the run going forever.
  */
-static bool tx_run(struct xiw_qp *qp, struct sock *sk, size_t *budget)
+static bool tx_run(struct xiw_qp *qp, size_t *budget)
 {
 	struct xiw_tx *tx = &qp->tx;
-	struct xiw_run run = { .qp = qp, .sk = sk, .budget = *budget };
+	struct xiw_run run = { .qp = qp, .sk = qp->sk, .budget = *budget };
+	enum tx_end end;
 	bool more;
-	int ret;
 
-	tx->again = true;
-	if (tx->running || tx->hold || !xiw_qp_open(qp))
+	if (tx->run != XIW_TX_NO_RUN) {
+		tx->run = XIW_TX_RUN_AGAIN;
 		return false;
-	tx->running = true;
+	}
+	if (tx->hold || !xiw_qp_open(qp))
+		return false;
 	clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
 	xiw_stage_begin(&run.stage);
 	xiw_ring_watch(&qp->sq);
 	do {
-		tx->again = false;
+		tx->run = XIW_TX_RUN;
 		run.turns++;
-		ret = tx_drain(&run);
-	} while (!ret && (tx->again || tx_idle(qp)));
+		end = tx_drain(&run);
+	} while (end == TX_END_IDLE && (tx->run == XIW_TX_RUN_AGAIN || tx_idle(qp)));
 	xiw_stage_end(&run.stage);
-	more = tx_judge(qp, ret);
-	tx->running = false;
+	more = tx_judge(qp, end);
+	tx->run = XIW_TX_NO_RUN;
 	xiw_qp_retire(qp);
 	xiw_qp_fire(qp);
 	*budget -= min(*budget, max(run.staged, run.turns * TX_TURN_WEIGHT));
@@ -165,7 +190,7 @@ static void tx_answer(struct xiw_qp *qp, struct xiw_qp *peer)
 	while (peer->rx.kick && budget) {
 		peer->rx.kick = false;
 		xiw_qp_count(peer, XIW_STAT_TX_RX, 1);
-		if (tx_run(peer, peer->sk, &budget))
+		if (tx_run(peer, &budget))
 			xiw_worker_queue(peer);
 		swap(qp, peer);
 	}
@@ -174,7 +199,7 @@ static void tx_answer(struct xiw_qp *qp, struct xiw_qp *peer)
 	xiw_qp_fire(peer);
 }
 
-bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
+bool xiw_tx_run(struct xiw_qp *qp, size_t budget)
 {
 	struct xiw_qp *peer;
 	bool more;
@@ -183,38 +208,44 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget)
 
 	if (qp->carrier->budget)
 		budget = qp->carrier->budget;
-	more = tx_run(qp, sk, &budget);
+	more = tx_run(qp, &budget);
 	peer = xiw_carrier_peer(qp);
 	if (peer)
 		tx_answer(qp, peer);
 	return more;
 }
 
-/* @sk is the result of xiw_qp_lock() or xiw_qp_lock_now(). */
-static bool tx_drive(struct xiw_qp *qp, struct sock *sk, size_t budget, enum xiw_stat by)
+/* Sends, and unlocks the queue pair, which the caller has locked. Return: as xiw_tx_run(). */
+static bool tx_run_and_unlock(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
 {
 	bool more;
 
-	if (!sk) {
-		xiw_qp_flush(qp);
-		return false;
-	}
 	xiw_qp_count(qp, by, 1);
-	more = xiw_tx_run(qp, sk, budget);
+	more = xiw_tx_run(qp, budget);
 	xiw_qp_unlock(qp);
 	return more;
 }
 
 bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
 {
-	return tx_drive(qp, xiw_qp_lock(qp), budget, by);
+	if (xiw_qp_lock(qp))
+		return tx_run_and_unlock(qp, budget, by);
+	xiw_qp_flush(qp);
+	return false;
 }
 
-int xiw_tx_drive_now(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
+enum xiw_tx_result xiw_tx_drive_now(struct xiw_qp *qp, size_t budget, enum xiw_stat by)
 {
-	struct sock *sk = xiw_qp_lock_now(qp);
-
-	return IS_ERR(sk) ? PTR_ERR(sk) : tx_drive(qp, sk, budget, by);
+	switch (xiw_qp_lock_now(qp)) {
+	case XIW_QP_LOCKED:
+		return tx_run_and_unlock(qp, budget, by) ? XIW_TX_MORE : XIW_TX_DONE;
+	case XIW_QP_LOCKED_OUT:
+		return XIW_TX_LOCKED_OUT;
+	case XIW_QP_NO_SOCKET:
+		xiw_qp_flush(qp);
+		break;
+	}
+	return XIW_TX_DONE;
 }
 
 bool xiw_tx_wants(const struct xiw_qp *qp)
@@ -223,18 +254,21 @@ bool xiw_tx_wants(const struct xiw_qp *qp)
 	       xiw_ring_ready(&qp->sq);
 }
 
-int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr)
+int xiw_tx_opening(struct xiw_qp *qp, u8 rtr)
 {
-	struct xiw_run run = { .qp = qp, .sk = sk };
-	int ret;
+	struct xiw_run run = { .qp = qp, .sk = qp->sk };
+	enum xiw_segment_result result;
+
+	xiw_qp_assert_locked(qp);
 
 	if (qp->carrier->prepare)
 		qp->carrier->prepare(&run);
 	xiw_stage_begin(&run.stage);
-	ret = xiw_fails("tx_opening") ? -ENOMEM : xiw_request_stage_opening(&run, rtr);
+	result = xiw_fails("tx_opening") ? XIW_SEGMENT_NO_MEMORY :
+					   xiw_request_stage_opening(&run, rtr);
 	xiw_stage_end(&run.stage);
-	if (ret < 0)
-		return ret;
+	if (result == XIW_SEGMENT_NO_MEMORY)
+		return -ENOMEM;
 	qp->tx.hold = false;
 	WRITE_ONCE(qp->tx.blocked, false);
 	return 0;

@@ -14,8 +14,7 @@
 
 /**
  * xiw_tx_run - send what can be sent
- * @qp: queue pair, locked (see Locking)
- * @sk: the socket
+ * @qp: queue pair, attached and locked (see Locking)
  * @budget: bytes to stage at most, rounded up to whole batches; each request costs a minimum. If
  *	the carrier has a budget, that one is used instead
  *
@@ -30,7 +29,7 @@
  * Return: true if work is left for which no event will come. The caller has to call again, or queue
  * @qp to a worker.
  */
-bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget);
+bool xiw_tx_run(struct xiw_qp *qp, size_t budget);
 
 /**
  * xiw_tx_drive - lock what drives a queue pair, and send
@@ -46,14 +45,26 @@ bool xiw_tx_run(struct xiw_qp *qp, struct sock *sk, size_t budget);
 bool xiw_tx_drive(struct xiw_qp *qp, size_t budget, enum xiw_stat by);
 
 /**
+ * enum xiw_tx_result - what xiw_tx_drive_now() has left
+ * @XIW_TX_DONE: nothing that no event would come for
+ * @XIW_TX_MORE: work for which no event will come, as xiw_tx_run()
+ * @XIW_TX_LOCKED_OUT: everything, see XIW_QP_LOCKED_OUT
+ */
+enum xiw_tx_result {
+	XIW_TX_DONE,
+	XIW_TX_MORE,
+	XIW_TX_LOCKED_OUT,
+};
+
+/**
  * xiw_tx_drive_now - as xiw_tx_drive(), but do not wait if the socket is locked
  * @qp: queue pair
  * @budget: see xiw_tx_run()
  * @by: see xiw_tx_drive()
  *
- * Return: as xiw_tx_run(); -EAGAIN as xiw_qp_lock_now().
+ * Return: what is left.
  */
-int xiw_tx_drive_now(struct xiw_qp *qp, size_t budget, enum xiw_stat by);
+enum xiw_tx_result xiw_tx_drive_now(struct xiw_qp *qp, size_t budget, enum xiw_stat by);
 
 /**
  * xiw_tx_wants - whether a run would find something to send
@@ -66,14 +77,13 @@ bool xiw_tx_wants(const struct xiw_qp *qp);
 /**
  * xiw_tx_opening - stage the message that opens a peer-to-peer stream (RFC 6581 section 9.2)
  * @qp: queue pair of the initiator, just attached, locked (see Locking)
- * @sk: the socket
  * @rtr: XIW_RTR_WRITE or XIW_RTR_READ
  *
  * Until now @qp has held back what the process posted. From here on it may send.
  *
  * Return: 0 or -ENOMEM.
  */
-int xiw_tx_opening(struct xiw_qp *qp, struct sock *sk, u8 rtr);
+int xiw_tx_opening(struct xiw_qp *qp, u8 rtr);
 
 /**
  * xiw_tx_terminate - stage a Terminate behind what is staged already

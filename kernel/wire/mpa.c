@@ -194,7 +194,6 @@ int xiw_mpa_answer(struct xiw_mpa *reply, struct xiw_mpa_terms *terms,
 		.ord = ord_matters ? ord : MPA_ENH_NOT_NEGOTIATED,
 	};
 	*terms = (struct xiw_mpa_terms) {
-		.revision = reply->revision,
 		.crc = reply->crc,
 		.tx_markers = request->markers,
 		.rtr = rtr,
@@ -213,7 +212,6 @@ int xiw_mpa_conclude(struct xiw_mpa_terms *terms, const struct xiw_mpa *request,
 		return -EPROTO;
 
 	*terms = (struct xiw_mpa_terms) {
-		.revision = reply->revision,
 		.crc = request->crc || reply->crc,
 		.tx_markers = reply->markers,
 		.rtr = mpa_preferred_rtr(request->rtr & reply->rtr),

@@ -83,7 +83,6 @@ int xiw_mpa_build(void *frame, const struct xiw_mpa *mpa);
 
 /**
  * struct xiw_mpa_terms - what two frames agree on, as seen from one end
- * @revision: 1 or 2, as answered
  * @crc: CRCs are used in both directions
  * @tx_markers: the peer wants markers
  * @rtr: the one XIW_RTR_* message that opens the stream; 0 in the client-server model
@@ -91,7 +90,6 @@ int xiw_mpa_build(void *frame, const struct xiw_mpa *mpa);
  * @ord: outbound Reads that this end may have outstanding
  */
 struct xiw_mpa_terms {
-	__u8	revision;
 	bool	crc;
 	bool	tx_markers;
 	__u8	rtr;

@@ -258,6 +258,21 @@ struct ExtendedTest : QueuePairTest {
 		return QueuePair::create_extended(fake.pd()->context, &attr);
 	}
 
+	/* Posts and completes the request that a function of ibv_qp_ex adds. Returns its slot. */
+	xiw_send_slot post_extended(ibv_qp *qp, auto add_request)
+	{
+		ibv_qp_ex *qpx = reinterpret_cast<ibv_qp_ex *>(qp);
+		const uint32_t before = fake.sq(qp->qp_num).produced;
+
+		ibv_wr_start(qpx);
+		add_request();
+		EXPECT_EQ(ibv_wr_complete(qpx), 0);
+		EXPECT_EQ(fake.sq(qp->qp_num).produced, before + 1);
+		complete(qp);
+		EXPECT_EQ(cq.poll(), 1);
+		return fake.slot(qp->qp_num, before);
+	}
+
 	void expect_refused(const ibv_qp_init_attr_ex &attr)
 	{
 		ibv_qp_init_attr_ex copy = attr;
@@ -316,60 +331,52 @@ TEST_F(ExtendedTest, ibv_wr__posts_each_opcode)
 	ASSERT_NE(qp, nullptr);
 	EXPECT_NE(reinterpret_cast<verbs_qp *>(qp)->comp_mask & VERBS_QP_EX, 0u);
 	ibv_qp_ex *qpx = reinterpret_cast<ibv_qp_ex *>(qp);
-	uint32_t posted = 0;
-	auto last = [&]() -> const xiw_send_slot & { return fake.slot(qp->qp_num, posted - 1); };
-	auto post = [&](auto request) {
-		ibv_wr_start(qpx);
-		request();
-		EXPECT_EQ(ibv_wr_complete(qpx), 0);
-		EXPECT_EQ(fake.sq(qp->qp_num).produced, ++posted);
-		complete(qp);
-		EXPECT_EQ(cq.poll(), 1);
-	};
+	xiw_send_slot last;
+	auto post = [&](auto request) { last = post_extended(qp, request); };
 
 	modify(qp, IBV_QPS_RTS);
 	qpx->wr_id = 7;
 	post([&] { ibv_wr_send(qpx); });
-	EXPECT_EQ(last().opcode, XIW_OP_SEND);
-	EXPECT_EQ(last().wr_id, 7u);
+	EXPECT_EQ(last.opcode, XIW_OP_SEND);
+	EXPECT_EQ(last.wr_id, 7u);
 	post([&] { ibv_wr_send_inv(qpx, 0xabc); });
-	EXPECT_EQ(last().opcode, XIW_OP_SEND_INV);
-	EXPECT_EQ(last().imm_inv, 0xabcu);
+	EXPECT_EQ(last.opcode, XIW_OP_SEND_INV);
+	EXPECT_EQ(last.imm_inv, 0xabcu);
 	post([&] { ibv_wr_local_inv(qpx, 0xabd); });
-	EXPECT_EQ(last().opcode, XIW_OP_LOCAL_INV);
-	EXPECT_EQ(last().rkey, 0xabdu);
+	EXPECT_EQ(last.opcode, XIW_OP_LOCAL_INV);
+	EXPECT_EQ(last.rkey, 0xabdu);
 	post([&] { ibv_wr_rdma_write(qpx, 9, 0x123456789); });
-	EXPECT_EQ(last().opcode, XIW_OP_WRITE);
-	EXPECT_EQ(last().rkey, 9u);
-	EXPECT_EQ(last().remote_addr, 0x123456789u);
+	EXPECT_EQ(last.opcode, XIW_OP_WRITE);
+	EXPECT_EQ(last.rkey, 9u);
+	EXPECT_EQ(last.remote_addr, 0x123456789u);
 	post([&] { ibv_wr_rdma_write_imm(qpx, 9, 0x12345678a, 0x04030201); });
-	EXPECT_EQ(last().opcode, XIW_OP_WRITE_IMM);
-	EXPECT_EQ(last().remote_addr, 0x12345678au);
-	EXPECT_EQ(last().imm_inv, 0x04030201u);
+	EXPECT_EQ(last.opcode, XIW_OP_WRITE_IMM);
+	EXPECT_EQ(last.remote_addr, 0x12345678au);
+	EXPECT_EQ(last.imm_inv, 0x04030201u);
 	post([&] {
 		ibv_wr_rdma_read(qpx, 10, 0x12345678b);
 		ibv_wr_set_sge(qpx, 3, 0x7000, 100);
 	});
-	EXPECT_EQ(last().opcode, XIW_OP_READ);
-	EXPECT_EQ(last().rkey, 10u);
-	EXPECT_EQ(last().sge[0].addr, 0x7000u);
-	EXPECT_EQ(last().sge[0].length, 100u);
-	EXPECT_EQ(last().sge[0].lkey, 3u);
+	EXPECT_EQ(last.opcode, XIW_OP_READ);
+	EXPECT_EQ(last.rkey, 10u);
+	EXPECT_EQ(last.sge[0].addr, 0x7000u);
+	EXPECT_EQ(last.sge[0].length, 100u);
+	EXPECT_EQ(last.sge[0].lkey, 3u);
 	post([&] {
 		ibv_wr_atomic_cmp_swp(qpx, 11, 0x4008, 17, 18);
 		ibv_wr_set_sge(qpx, 3, 0x7000, 8);
 	});
-	EXPECT_EQ(last().opcode, XIW_OP_CMP_SWP);
-	EXPECT_EQ(last().rkey, 11u);
-	EXPECT_EQ(last().remote_addr, 0x4008u);
-	EXPECT_EQ(last().atomic.compare_add, 17u);
-	EXPECT_EQ(last().atomic.swap, 18u);
+	EXPECT_EQ(last.opcode, XIW_OP_CMP_SWP);
+	EXPECT_EQ(last.rkey, 11u);
+	EXPECT_EQ(last.remote_addr, 0x4008u);
+	EXPECT_EQ(last.atomic.compare_add, 17u);
+	EXPECT_EQ(last.atomic.swap, 18u);
 	post([&] {
 		ibv_wr_atomic_fetch_add(qpx, 11, 0x4010, 19);
 		ibv_wr_set_sge(qpx, 3, 0x7000, 8);
 	});
-	EXPECT_EQ(last().opcode, XIW_OP_FETCH_ADD);
-	EXPECT_EQ(last().atomic.compare_add, 19u);
+	EXPECT_EQ(last.opcode, XIW_OP_FETCH_ADD);
+	EXPECT_EQ(last.atomic.compare_add, 19u);
 	EXPECT_EQ(QueuePair::destroy(qp), 0);
 }
 

@@ -102,7 +102,6 @@ enum xiw_opcode {
 	XIW_OP_WRITE		= 0,
 	XIW_OP_WRITE_IMM	= 1,
 	XIW_OP_SEND		= 2,
-	XIW_OP_SEND_IMM		= 3,
 	XIW_OP_READ		= 4,
 	XIW_OP_CMP_SWP		= 5,
 	XIW_OP_FETCH_ADD	= 6,
