@@ -91,16 +91,13 @@ public:
 					    .inline_data = 0,
 					    .cq = cq_.get(),
 					    .pd = pd_.get() };
-		rdma_conn_param parameters = connection_parameters();
 		End &a = ends_.emplace_back(resolve(channel_.get(), listener_.address()), options);
 
-		if (rdma_connect(a.id(), &parameters))
-			fail("rdma_connect", errno);
+		a.connect();
 
 		End &b = ends_.emplace_back(listener_.next_request(), options);
 
-		if (rdma_accept(b.id(), &parameters))
-			fail("rdma_accept", errno);
+		b.accept();
 		expect_event(channel_.get(), RDMA_CM_EVENT_ESTABLISHED);
 		expect_event(listener_.channel(), RDMA_CM_EVENT_ESTABLISHED);
 	}

@@ -6,8 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs are raw peers of the device, which compose and parse each frame themselves.
-names=(golden startup framing markers enhanced ddp rdmap completeness terminate atomics immediate
-	windows semantics security)
+names=(golden startup framing markers enhanced ddp rdmap reads completeness terminate atomics
+	atomic_requests immediate windows semantics security)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md
 mapfile -t claims < <(claims_of "$wire" "${names[@]}")

@@ -118,7 +118,8 @@ void garbage(const std::string &address)
 	}
 }
 
-void closes_in_request(const std::string &address)
+/* After each octet of a Request, a peer ends the stream. */
+void ends_in_request(const std::string &address, auto end)
 {
 	Victim victim(address);
 	Octets frame = Frame{ .private_data = count_up(12) }.octets();
@@ -127,22 +128,19 @@ void closes_in_request(const std::string &address)
 		Peer peer(victim.address());
 
 		peer.say(std::span(frame).first(size));
+		end(peer);
 	}
 	victim.expect_unaware();
 }
 
+void closes_in_request(const std::string &address)
+{
+	ends_in_request(address, [](Peer &) {}); /* its destructor closes it */
+}
+
 void resets_in_request(const std::string &address)
 {
-	Victim victim(address);
-	Octets frame = Frame{ .private_data = count_up(12) }.octets();
-
-	for (std::size_t size = 0; size < frame.size(); size++) {
-		Peer peer(victim.address());
-
-		peer.say(std::span(frame).first(size));
-		peer.abort();
-	}
-	victim.expect_unaware();
+	ends_in_request(address, [](Peer &peer) { peer.abort(); });
 }
 
 /* A deadline ends silent connections. Until then they do not keep other peers from connecting. */

@@ -3,11 +3,12 @@
  * for long at a time.
  */
 #include "cases.hpp"
+#include "device.hpp"
+#include "mount.hpp"
 #include "raw_peer.hpp"
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include <rdma/ib_user_verbs.h>
@@ -68,11 +69,10 @@ void takes_many_runs(const std::string &address, const ibv_send_wr &request)
 	Buffer buffer(pair.a().pd(), 64);
 	std::vector<ibv_send_wr> requests(depth, request);
 
-	for (std::uint32_t i = 0; i < depth; i++) {
-		requests[i].next = i + 1 < depth ? &requests[i + 1] : nullptr;
-		if (request.opcode == IBV_WR_LOCAL_INV)
-			requests[i].invalidate_rkey = buffer.mr()->rkey;
-	}
+	if (request.opcode == IBV_WR_LOCAL_INV)
+		for (ibv_send_wr &one : requests)
+			one.invalidate_rkey = buffer.mr()->rkey;
+	make_list(requests);
 	requests.back().wr_id = 1;
 	requests.back().send_flags = IBV_SEND_SIGNALED;
 
@@ -169,22 +169,11 @@ class Famine
 public:
 	Famine()
 	{
-		char name[] = "/tmp/famine-XXXXXX";
-
-		require(mkdtemp(name), "a folder");
-		path_ = name;
-		mounted_ = !mount("none", name, "debugfs", 0, nullptr);
-		if (!std::filesystem::exists(path_ / "fail_page_alloc")) {
-			clean_up();
+		if (!std::filesystem::exists(debugfs_.path() / "fail_page_alloc"))
 			throw cases::Skip("this kernel injects no faults");
-		}
 	}
 	Famine(const Famine &) = delete;
-	~Famine()
-	{
-		end();
-		clean_up();
-	}
+	~Famine() { end(); }
 
 	void begin()
 	{
@@ -205,7 +194,7 @@ public:
 private:
 	void set(const char *file, const char *value)
 	{
-		std::ofstream(path_ / "fail_page_alloc" / file) << value;
+		std::ofstream(debugfs_.path() / "fail_page_alloc" / file) << value;
 	}
 
 	static void mark(const char *value)
@@ -215,15 +204,7 @@ private:
 			std::ofstream(worker / "make-it-fail") << value;
 	}
 
-	void clean_up()
-	{
-		if (mounted_)
-			umount(path_.c_str());
-		rmdir(path_.c_str());
-	}
-
-	std::filesystem::path path_;
-	bool mounted_;
+	Mount debugfs_{ "debugfs" };
 };
 
 /* The peer reads one whole message. */
@@ -316,19 +297,16 @@ Clock::duration late_for_flush(const std::string &address)
 	EventChannel channel = create_event_channel();
 	End end(resolve(channel.get(), listener.address()),
 		{ .send_wr = depth, .recv_wr = depth, .cq_entries = depth });
-	ibv_qp_attr attr = {};
 
-	for (std::uint32_t i = 0; i < depth; i++) {
-		receives[i].next = i + 1 < depth ? &receives[i + 1] : nullptr;
-		sends[i].next = i + 1 < depth ? &sends[i + 1] : nullptr;
-		sends[i].opcode = IBV_WR_RDMA_WRITE;
-	}
+	for (ibv_send_wr &send : sends)
+		send.opcode = IBV_WR_RDMA_WRITE;
+	make_list(receives);
+	make_list(sends);
 	require(!end.post(receives[0]) && !end.post(sends[0]), "both queues are filled");
-	attr.qp_state = IBV_QPS_ERR;
 
 	Watch watch(0);
 
-	require(!ibv_modify_qp(end.qp(), &attr, IBV_QP_STATE), "the queue pair is in error");
+	end.move_to(IBV_QPS_ERR);
 
 	auto late = watch.stop();
 

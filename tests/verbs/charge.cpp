@@ -2,10 +2,9 @@
 /* Memory that the kernel allocates for a process is charged to the process's control group. */
 #include "../wire/stream.hpp"
 #include "cases.hpp"
+#include "device.hpp"
+#include "mount.hpp"
 
-#include <malloc.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -23,47 +21,7 @@ using namespace rdma;
 namespace
 {
 
-using Dm = Owner<ibv_dm, ibv_free_dm>;
-using Qp = Owner<ibv_qp, ibv_destroy_qp>;
-
 constexpr std::size_t mebibyte = 1024 * 1024;
-
-/* A mount of the control group file system for this program. */
-class Hierarchy
-{
-public:
-	Hierarchy()
-	{
-		char name[] = "/tmp/charge-XXXXXX";
-
-		require(mkdtemp(name), "a folder");
-		path_ = name;
-		mounted_ = !mount("none", name, "cgroup2", 0, nullptr);
-	}
-
-	~Hierarchy()
-	{
-		if (mounted_)
-			umount(path_.c_str());
-		rmdir(path_.c_str());
-	}
-
-	const std::filesystem::path &path() const { return path_; }
-
-	bool knows(const std::string &controller) const
-	{
-		std::ifstream all(path_ / "cgroup.controllers");
-
-		for (std::string one; all >> one;)
-			if (one == controller)
-				return true;
-		return false;
-	}
-
-private:
-	std::filesystem::path path_;
-	bool mounted_;
-};
 
 /* Puts this process into a control group of its own, until the end. */
 class Group
@@ -71,7 +29,7 @@ class Group
 public:
 	Group()
 	{
-		if (!root_.knows("memory"))
+		if (!knows("memory"))
 			throw cases::Skip("the kernel has no control groups of memory");
 		write(root_.path() / "cgroup.subtree_control", "+memory");
 		std::filesystem::create_directory(own_);
@@ -118,6 +76,16 @@ public:
 	}
 
 private:
+	bool knows(const std::string &controller) const
+	{
+		std::ifstream all(root_.path() / "cgroup.controllers");
+
+		for (std::string one; all >> one;)
+			if (one == controller)
+				return true;
+		return false;
+	}
+
 	std::size_t charged_for(const std::string &kind) const
 	{
 		std::ifstream stat(own_ / "memory.stat");
@@ -134,7 +102,7 @@ private:
 		std::ofstream(file) << text;
 	}
 
-	Hierarchy root_;
+	Mount root_{ "cgroup2" };
 	std::filesystem::path own_ = root_.path() / std::to_string(getpid());
 };
 
@@ -219,13 +187,10 @@ void send_requests(const std::string &address)
 {
 	constexpr std::uint32_t entries = 32768;
 	Pair pair(address);
-	ibv_qp_init_attr attr = {};
 
-	attr.send_cq = attr.recv_cq = pair.a().send_cq();
-	attr.qp_type = IBV_QPT_RC;
-	attr.cap = { entries, 1, 1, 1, 0 };
-	expect_kernel_charge(4, entries * (64 + 24),
-			     [&] { return Qp(ibv_create_qp(pair.a().pd(), &attr)); });
+	expect_kernel_charge(4, entries * (64 + 24), [&] {
+		return create_qp(pair.a().pd(), pair.a().send_cq(), { entries, 1, 1, 1, 0 });
+	});
 }
 
 /* An endpoint and its buffers for the handshake. */
@@ -274,11 +239,14 @@ struct Caller {
 	{
 	}
 
-	void connect()
+	/* The peer takes the call and accepts it. */
+	void be_accepted(raw::Peer &peer)
 	{
-		rdma_conn_param parameters = connection_parameters();
+		auto request = peer.hear_frame();
 
-		require(!rdma_connect(end.id(), &parameters), "rdma_connect");
+		require(request.has_value(), "a Request comes");
+		peer.say(wire::Initiator::accepting(*request).octets());
+		expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 	}
 
 	raw::Acceptor acceptor;
@@ -295,7 +263,7 @@ void second_call(const std::string &address)
 	Caller caller(address, size);
 
 	caller.group.leave();
-	caller.connect();
+	caller.end.connect();
 	{
 		raw::Peer first = caller.acceptor.accept();
 
@@ -303,9 +271,7 @@ void second_call(const std::string &address)
 	}
 	raw::Peer second = caller.acceptor.accept();
 
-	require(second.hear_frame().has_value(), "the second Request comes");
-	second.say(raw::Frame{ .key = raw::reply_key }.octets());
-	expect_event(caller.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	caller.be_accepted(second);
 	for (int i = 0; i < 8; i++)
 		caller.end.write(caller.from.sge(0, size), 0, 1);
 	await("data that the peer does not take is charged",
@@ -360,16 +326,12 @@ void no_room(const std::string &address)
 	constexpr int count = 64;
 	Caller caller(address, size);
 
-	caller.connect();
+	caller.end.connect();
 	caller.group.leave();
 
 	raw::Peer peer = caller.acceptor.accept();
 
-	auto request = peer.hear_frame();
-
-	require(request.has_value(), "a Request comes");
-	peer.say(wire::Initiator::accepting(*request).octets());
-	expect_event(caller.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	caller.be_accepted(peer);
 
 	Member member(caller.group);
 

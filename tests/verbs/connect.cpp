@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <deque>
 #include <format>
+#include <utility>
 
 using namespace rdma;
 
@@ -26,12 +27,8 @@ std::deque<End> call_all(rdma_event_channel *channel, const Listener &listener)
 
 	for (unsigned int i = 0; i < count; i++)
 		ends.emplace_back(resolve(channel, listener.address()), QpOptions());
-	for (std::uint8_t i = 0; i < count; i++) {
-		rdma_conn_param parameters = connection_parameters({ &i, 1 });
-
-		if (rdma_connect(ends[i].id(), &parameters))
-			fail("rdma_connect", errno);
-	}
+	for (std::uint8_t i = 0; i < count; i++)
+		ends[i].connect(connection_parameters({ &i, 1 }));
 	return ends;
 }
 
@@ -58,13 +55,11 @@ void in_order(const std::string &address)
 
 	for (unsigned int i = 0; i < count; i++) {
 		Event event = next_call(listener.channel(), answerers, established);
-		rdma_conn_param parameters = connection_parameters();
 
 		answerers.emplace_back(Id(event.id), QpOptions());
 		require(event.private_data.size() >= 1 && event.private_data[0] == i,
 			std::format("call {} comes, not {}", i, event.private_data[0]));
-		if (rdma_accept(answerers.back().id(), &parameters))
-			fail("rdma_accept", errno);
+		answerers.back().accept();
 	}
 	for (unsigned int i = 0; i < count; i++) {
 		Event event = expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
@@ -114,15 +109,12 @@ void from_a_port_in_use(const std::string &address)
 	EventChannel channel = create_event_channel();
 	End a(resolve(channel.get(), listener.address(), reinterpret_cast<sockaddr *>(&from)),
 	      QpOptions());
-	rdma_conn_param parameters = connection_parameters();
 
-	if (rdma_connect(a.id(), &parameters))
-		fail("rdma_connect", errno);
+	a.connect();
 
 	End b(listener.next_request(), QpOptions());
 
-	if (rdma_accept(b.id(), &parameters))
-		fail("rdma_accept", errno);
+	b.accept();
 	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 	expect_event(listener.channel(), RDMA_CM_EVENT_ESTABLISHED);
 	close(fd);
@@ -160,11 +152,31 @@ void of_another_user(const std::string &address)
 
 	require(call_as_nobody(listener, end.qp()->qp_num) == EINVAL,
 		"another user cannot connect it");
-
-	rdma_conn_param parameters = connection_parameters();
-
-	require(!rdma_connect(end.id(), &parameters), "its owner can");
+	end.connect(); /* its owner can */
 	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
+/* The depths that rdma_connect() and rdma_accept() agreed on, as ibv_query_qp() tells them. */
+void require_depths(const End &end, int to_peer, int from_peer, Where where = Where::current())
+{
+	ibv_qp_init_attr init;
+	ibv_qp_attr attr;
+
+	require(!ibv_query_qp(end.qp(), &attr, IBV_QP_CAP, &init), "ibv_query_qp()", where);
+	require(attr.max_rd_atomic == to_peer && attr.max_dest_rd_atomic == from_peer,
+		std::format("the depths are {} and {}", attr.max_rd_atomic,
+			    attr.max_dest_rd_atomic),
+		where);
+}
+
+void agreed_depths(const std::string &address)
+{
+	for (auto [a, b] : { std::pair<std::uint8_t, std::uint8_t>{ 5, 7 }, { 16, 1 } }) {
+		Pair pair(address, { .ord = a }, { .ord = b });
+
+		require_depths(pair.a(), a, 16);
+		require_depths(pair.b(), b, 16);
+	}
 }
 
 const cases::Case all[] = {
@@ -173,6 +185,7 @@ const cases::Case all[] = {
 	{ "a caller whose port has a TCP connection to the listener calls from another port",
 	  from_a_port_in_use },
 	{ "a user cannot connect the queue pair of another user", of_another_user },
+	{ "a queue pair tells how many Reads its ends agreed on", agreed_depths },
 };
 
 } /* namespace */

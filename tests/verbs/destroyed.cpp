@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* The requests of a destroyed queue pair do not complete, because their wr_ids may be dangling. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 using namespace rdma;
 
@@ -11,31 +11,19 @@ namespace
 /* Creates queue pairs that are never connected, with one completion queue. */
 struct Idle {
 	explicit Idle(const std::string &address, int entries)
-		: listener(address), channel(create_event_channel()),
-		  id(resolve(channel.get(), listener.address())), pd(ibv_alloc_pd(id->verbs)),
-		  cq(ibv_create_cq(id->verbs, entries, nullptr, nullptr, 0)), buffer(pd.get(), 64)
+		: device(address), cq(device.create_cq(entries)), buffer(device.pd(), 64)
 	{
 	}
 
 	/* Creates a queue pair, posts receives, and destroys it. */
 	void pass_by(std::uint64_t receives)
 	{
-		ibv_qp_init_attr attr = {};
-		ibv_qp_attr init = {};
 		ibv_sge sge = buffer.sge(0, 64);
 		ibv_recv_wr *bad;
-
-		init.qp_state = IBV_QPS_INIT;
-		attr.send_cq = cq.get();
-		attr.recv_cq = cq.get();
-		attr.cap = { 16, 16, 1, 1, 0 };
-		attr.qp_type = IBV_QPT_RC;
-		init.qp_state = IBV_QPS_INIT;
-
-		Owner<ibv_qp, ibv_destroy_qp> qp(ibv_create_qp(pd.get(), &attr));
+		Qp qp = create_qp(device.pd(), cq.get(), { 16, 16, 1, 1, 0 });
 
 		require(qp != nullptr, "a queue pair");
-		require(!ibv_modify_qp(qp.get(), &init, IBV_QP_STATE),
+		require(!modify(qp.get(), IBV_QPS_INIT),
 			"the queue pair goes to INIT, where it takes receives");
 		for (std::uint64_t i = 0; i < receives; i++) {
 			ibv_recv_wr wr = { i, nullptr, &sge, 1 };
@@ -44,10 +32,7 @@ struct Idle {
 		}
 	}
 
-	Listener listener;
-	EventChannel channel;
-	Id id;
-	Pd pd;
+	Device device;
 	Cq cq;
 	Buffer buffer;
 };
@@ -68,7 +53,7 @@ void fills_no_shared_queue(const std::string &address)
 	for (int i = 0; i < 4; i++)
 		idle.pass_by(10);
 
-	Pair pair(address, { .cq = idle.cq.get(), .pd = idle.pd.get() }, {});
+	Pair pair(address, { .cq = idle.cq.get(), .pd = idle.device.pd() }, {});
 	Buffer to(pair.b().pd(), 64);
 
 	pair.a().write(idle.buffer.sge(0, 8), to.address(), to.mr()->rkey, 77);

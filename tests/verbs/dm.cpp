@@ -16,8 +16,6 @@ using namespace rdma;
 namespace
 {
 
-using Context = Owner<ibv_context, ibv_close_device>;
-using Dm = Owner<ibv_dm, ibv_free_dm>;
 using ImportedDm = Owner<ibv_dm, ibv_unimport_dm>;
 
 constexpr unsigned int remote_rights =

@@ -3,54 +3,16 @@
  * entries are free again.
  */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <cerrno>
 #include <cstring>
-#include <format>
 #include <optional>
 
 using namespace rdma;
 
 namespace
 {
-
-using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
-
-/* The device that serves an address. */
-class Device
-{
-public:
-	explicit Device(const std::string &address)
-		: listener_(address), channel_(create_event_channel()),
-		  id_(resolve(channel_.get(), listener_.address()))
-	{
-	}
-
-	ibv_context *context() { return id_->verbs; }
-
-	Cq create_cq(int entries)
-	{
-		Cq cq(ibv_create_cq(context(), entries, nullptr, nullptr, 0));
-
-		require(cq != nullptr, "a completion queue");
-		return cq;
-	}
-
-private:
-	Listener listener_;
-	EventChannel channel_;
-	Id id_;
-};
-
-void modify(End &end, ibv_qp_state state, Where where = Where::current())
-{
-	ibv_qp_attr attr = {};
-
-	attr.qp_state = state;
-	if (int err = ibv_modify_qp(end.qp(), &attr, IBV_QP_STATE))
-		fail(std::format("ibv_modify_qp to state {}", static_cast<int>(state)), err, where);
-}
 
 /* Moves a to error with receives posted, and does not poll their flushed completions. */
 void fail_with_receives(Pair &pair, unsigned int receives, std::uint64_t first)
@@ -59,7 +21,7 @@ void fail_with_receives(Pair &pair, unsigned int receives, std::uint64_t first)
 
 	for (unsigned int i = 0; i < receives; i++)
 		pair.a().receive(into.sge(0, 64), first + i);
-	modify(pair.a(), IBV_QPS_ERR);
+	pair.a().move_to(IBV_QPS_ERR);
 	pair.expect_disconnect();
 }
 
@@ -97,13 +59,12 @@ void be_rejected(ibv_cq *cq, const sockaddr *to)
 	EventChannel channel = create_event_channel();
 	End end(resolve(channel.get(), to), { .cq = cq });
 	Buffer into(end.pd(), 64);
-	rdma_conn_param parameters = connection_parameters();
 
 	for (unsigned int i = 0; i < 8; i++)
 		end.receive(into.sge(0, 64), i);
-	require(!rdma_connect(end.id(), &parameters), "rdma_connect");
+	end.connect();
 	require(next_event(channel.get()).type != RDMA_CM_EVENT_ESTABLISHED, "the call has failed");
-	modify(end, IBV_QPS_ERR);
+	end.move_to(IBV_QPS_ERR);
 }
 
 void small_queue_survives(const std::string &address)
@@ -133,7 +94,7 @@ void reset_leaves_nothing(const std::string &address)
 	Pair pair(address);
 
 	fail_with_receives(pair, 7, 0);
-	modify(pair.a(), IBV_QPS_RESET);
+	pair.a().move_to(IBV_QPS_RESET);
 	expect_no_completion(pair.a().recv_cq(), 20);
 	expect_no_completion(pair.a().send_cq(), 5);
 	require(pair.a().state() == IBV_QPS_RESET, "the queue pair is in RESET");
@@ -144,21 +105,15 @@ void shared_receives_leave_nothing(const std::string &address)
 {
 	Device device(address);
 	Cq cq = device.create_cq(16);
-	Pd pd(ibv_alloc_pd(device.context()));
-	ibv_srq_init_attr init = { nullptr, { 64, 1, 0 } };
-	Srq srq(ibv_create_srq(pd.get(), &init));
-	Buffer into(pd.get(), 64);
+	Srq srq = device.create_srq(64);
+	Buffer into(device.pd(), 64);
 
 	for (unsigned int round = 0; round < 10; round++) {
 		Pair pair(address, {}, { .srq = srq.get(), .cq = cq.get() });
 		Buffer from(pair.a().pd(), 64);
 
 		for (std::uint64_t i = 0; i < 6; i++) {
-			ibv_sge sge = into.sge(0, 64);
-			ibv_recv_wr wr = { i, nullptr, &sge, 1 };
-			ibv_recv_wr *bad;
-
-			require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "a request is posted");
+			post(srq.get(), into.sge(0, 64), i);
 			pair.a().send(from.sge(0, 64), i);
 			expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
 		}

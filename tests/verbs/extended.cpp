@@ -18,7 +18,6 @@ using namespace rdma;
 namespace
 {
 
-using Context = Owner<ibv_context, ibv_close_device>;
 using ImportedMr = Owner<ibv_mr, ibv_unimport_mr>;
 using ImportedPd = Owner<ibv_pd, ibv_unimport_pd>;
 using Td = Owner<ibv_td, ibv_dealloc_td>;
@@ -379,6 +378,19 @@ void unknown_fields(const std::string &address)
 	}
 }
 
+/* A Write of a can take its data from this memory. */
+void expect_valid(Setting &setting, Buffer memory, Where where = Where::current())
+{
+	memory.fill(5);
+	setting.post(1, [&] {
+		ibv_wr_rdma_write(setting.qp, setting.rkey(), setting.to.address());
+		ibv_wr_set_sge(setting.qp, memory.mr()->lkey, memory.address(), 4096);
+	});
+	setting.expect(1, IBV_WC_RDMA_WRITE);
+	setting.pair.expect_alive(where);
+	require(setting.to.holds(5, 0, 4096), "the data is written", where);
+}
+
 /* A queue pair and a completion queue of a thread domain work like any others. */
 void thread_domain(const std::string &address)
 {
@@ -408,16 +420,9 @@ void thread_domain(const std::string &address)
 	cq_attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 
 	Setting setting(address, cq_attr, parent.get());
-	Buffer by_child(pd.get(), 4096);
 
-	by_child.fill(5);
-	setting.post(1, [&] {
-		ibv_wr_rdma_write(setting.qp, setting.rkey(), setting.to.address());
-		ibv_wr_set_sge(setting.qp, by_child.mr()->lkey, by_child.address(), 4096);
-	});
-	setting.expect(1, IBV_WC_RDMA_WRITE);
-	setting.pair.expect_alive();
-	require(setting.to.holds(5, 0, 4096), "a region of the PD is valid in the parent domain");
+	/* A region of the PD is valid in the parent domain. */
+	expect_valid(setting, Buffer(pd.get(), 4096));
 }
 
 /* A second context of the same device file, as another process may have it, imports objects. */
@@ -441,16 +446,8 @@ void imported(const std::string &address)
 		"the region is shared");
 	require(!ibv_import_mr(other_pd.get(), ~0u), "an unknown handle is refused");
 
-	Buffer by_other(other_pd.get(), 4096);
-
-	by_other.fill(5);
-	setting.post(1, [&] {
-		ibv_wr_rdma_write(setting.qp, setting.rkey(), setting.to.address());
-		ibv_wr_set_sge(setting.qp, by_other.mr()->lkey, by_other.address(), 4096);
-	});
-	setting.expect(1, IBV_WC_RDMA_WRITE);
-	setting.pair.expect_alive();
-	require(setting.to.holds(5, 0, 4096), "a region of one context is valid in the other");
+	/* A region of one context is valid in the other. */
+	expect_valid(setting, Buffer(other_pd.get(), 4096));
 }
 
 const cases::Case all[] = {

@@ -23,39 +23,29 @@ void expect_receives_flushed(End &end, unsigned int first = 0, Where where = Whe
 	expect_no_completion(end.recv_cq(), 50, where);
 }
 
-void move_to_error(End &end)
+/* Both ends have posted receives when a ends the connection. */
+void expect_all_flushed(const std::string &address, auto end)
 {
-	ibv_qp_attr attr = {};
+	Pair pair(address);
+	Buffer a_buffer(pair.a().pd(), 4096), b_buffer(pair.b().pd(), 4096);
 
-	attr.qp_state = IBV_QPS_ERR;
-	if (int err = ibv_modify_qp(end.qp(), &attr, IBV_QP_STATE))
-		fail("ibv_modify_qp", err);
+	post_receives(pair.a(), a_buffer);
+	post_receives(pair.b(), b_buffer);
+	end(pair.a());
+	pair.expect_disconnect();
+	expect_receives_flushed(pair.a());
+	expect_receives_flushed(pair.b());
 }
 
 void after_disconnect(const std::string &address)
 {
-	Pair pair(address);
-	Buffer a_buffer(pair.a().pd(), 4096), b_buffer(pair.b().pd(), 4096);
-
-	post_receives(pair.a(), a_buffer);
-	post_receives(pair.b(), b_buffer);
-	require(!rdma_disconnect(pair.a().id()), "disconnect");
-	pair.expect_disconnect();
-	expect_receives_flushed(pair.a());
-	expect_receives_flushed(pair.b());
+	expect_all_flushed(address,
+			   [](End &a) { require(!rdma_disconnect(a.id()), "disconnect"); });
 }
 
 void after_modify(const std::string &address)
 {
-	Pair pair(address);
-	Buffer a_buffer(pair.a().pd(), 4096), b_buffer(pair.b().pd(), 4096);
-
-	post_receives(pair.a(), a_buffer);
-	post_receives(pair.b(), b_buffer);
-	move_to_error(pair.a());
-	pair.expect_disconnect();
-	expect_receives_flushed(pair.a());
-	expect_receives_flushed(pair.b());
+	expect_all_flushed(address, [](End &a) { a.move_to(IBV_QPS_ERR); });
 }
 
 /* Receives that messages have used are not flushed. */
@@ -89,13 +79,13 @@ void behind_the_culprit(const std::string &address)
 	bad.lkey ^= 1;
 	for (unsigned int i = 0; i < count; i++) {
 		wrs[i].wr_id = i;
-		wrs[i].next = i + 1 < count ? &wrs[i + 1] : nullptr;
 		wrs[i].sg_list = i == 10 ? &bad : &good;
 		wrs[i].num_sge = 1;
 		wrs[i].opcode = IBV_WR_RDMA_WRITE;
 		wrs[i].send_flags = i <= 10 || i % 2 ? IBV_SEND_SIGNALED : 0;
 		wrs[i].wr.rdma = { to.address(), to.mr()->rkey };
 	}
+	make_list(wrs);
 	require(!pair.a().post(wrs[0]), "the list is taken");
 	for (unsigned int i = 0; i < 10; i++)
 		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, i);
@@ -119,7 +109,7 @@ void posted_in_error(const std::string &address)
 	send.sg_list = &sge;
 	send.num_sge = 1;
 	send.opcode = IBV_WR_SEND;
-	move_to_error(pair.a());
+	pair.a().move_to(IBV_QPS_ERR);
 	pair.expect_disconnect();
 	if (!pair.a().post(send))
 		expect_completion(pair.a().send_cq(), IBV_WC_WR_FLUSH_ERR, 1);
@@ -136,7 +126,7 @@ void names_the_qp(const std::string &address)
 	Buffer buffer(pair.a().pd(), 4096);
 
 	pair.a().receive(buffer.sge(0, 64), 3);
-	move_to_error(pair.a());
+	pair.a().move_to(IBV_QPS_ERR);
 
 	ibv_wc wc = expect_completion(pair.a().recv_cq(), IBV_WC_WR_FLUSH_ERR, 3);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Writes with immediate data: the data arrives, and a receive completes with the immediate data. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <arpa/inet.h>
 
@@ -152,18 +152,12 @@ void late_receive(const std::string &address)
 
 void shared_receives(const std::string &address)
 {
-	Pair probe(address);
-	Pd pd(ibv_alloc_pd(probe.b().id()->verbs));
-	ibv_srq_init_attr attr = { nullptr, { 16, 1, 0 } };
-	Srq srq(ibv_create_srq(pd.get(), &attr));
+	Device device(address);
+	Srq srq = device.create_srq(16);
 	Setting setting(address, { .srq = srq.get() });
 
 	for (std::uint32_t i = 0; i < 16; i++) {
-		ibv_sge sge = setting.receives.sge(0, 64);
-		ibv_recv_wr wr = { i, nullptr, &sge, 1 };
-		ibv_recv_wr *bad;
-
-		require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "the receive is taken");
+		post(srq.get(), setting.receives.sge(0, 64), i);
 		setting.write(i, i);
 		expect_immediate(setting.b.recv_cq(), i, i, i);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* A device has as many objects of each kind as ibv_query_device() promises, and no more. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <cerrno>
 #include <fstream>
@@ -10,8 +10,6 @@ using namespace rdma;
 
 namespace
 {
-
-using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 
 /*
  * Tells a test build of the module to promise only a few objects, so that a test can make all of
@@ -48,38 +46,14 @@ private:
 	std::string before_;
 };
 
-/* The device that serves an address. */
-class Device
+/* What the device promises. */
+ibv_device_attr promises(const Device &device)
 {
-public:
-	explicit Device(const std::string &address)
-	{
-		sockaddr_storage at = parse_address(address, 0);
-		rdma_cm_id *id;
+	ibv_device_attr attr;
 
-		if (rdma_create_id(channel_.get(), &id, nullptr, RDMA_PS_TCP))
-			fail("rdma_create_id");
-		id_.reset(id);
-		if (rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&at)))
-			fail("rdma_bind_addr");
-		require(!ibv_query_device(id->verbs, &attr_), "ibv_query_device");
-		pd_.reset(ibv_alloc_pd(id->verbs));
-		cq_.reset(ibv_create_cq(id->verbs, 1, nullptr, nullptr, 0));
-		require(pd_ && cq_, "a PD and a CQ");
-	}
-
-	ibv_context *context() const { return id_->verbs; }
-	ibv_pd *pd() const { return pd_.get(); }
-	ibv_cq *cq() const { return cq_.get(); }
-	const ibv_device_attr &attr() const { return attr_; }
-
-private:
-	EventChannel channel_ = create_event_channel();
-	Id id_;
-	ibv_device_attr attr_ = {};
-	Pd pd_;
-	Cq cq_;
-};
+	require(!ibv_query_device(device.context(), &attr), "ibv_query_device");
+	return attr;
+}
 
 /* Makes objects until that fails, after at most @promised. Returns how many it made. */
 int make_all(int promised, auto make)
@@ -96,7 +70,7 @@ int make_all(int promised, auto make)
 	fail("no more than " + std::to_string(promised) + " can be made", EOVERFLOW);
 }
 
-/* Some objects may be in use elsewhere: Device has a PD and a CQ, and librdmacm keeps some, too. */
+/* Some objects may be in use elsewhere: Device has a PD, and librdmacm keeps some objects, too. */
 constexpr int few = 4;
 
 void expect_promise(int promised, auto make)
@@ -113,7 +87,7 @@ void domains(const std::string &address)
 	Promise promise;
 	Device device(address);
 
-	expect_promise(promise.of(device.attr().max_pd),
+	expect_promise(promise.of(promises(device).max_pd),
 		       [&] { return Pd(ibv_alloc_pd(device.context())); });
 }
 
@@ -125,7 +99,7 @@ void expect_small_promise(const std::string &address, int ibv_device_attr::*max,
 	if (!promise.is_small())
 		throw cases::Skip("the module is no test build, and promises too many objects");
 	Device device(address);
-	expect_promise(promise.of(device.attr().*max), [&] { return make(device); });
+	expect_promise(promise.of(promises(device).*max), [&] { return make(device); });
 }
 
 void completion_queues(const std::string &address)
@@ -146,13 +120,11 @@ void shared_receive_queues(const std::string &address)
 
 void queue_pairs(const std::string &address)
 {
-	expect_small_promise(address, &ibv_device_attr::max_qp, [](const Device &device) {
-		ibv_qp_init_attr attr = {};
+	Device owner(address);
+	Cq cq = owner.create_cq(1);
 
-		attr.send_cq = attr.recv_cq = device.cq();
-		attr.qp_type = IBV_QPT_RC;
-		attr.cap = { 1, 1, 1, 1, 0 };
-		return Qp(ibv_create_qp(device.pd(), &attr));
+	expect_small_promise(address, &ibv_device_attr::max_qp, [&cq](const Device &device) {
+		return create_qp(device.pd(), cq.get(), { 1, 1, 1, 1, 0 });
 	});
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* States, attributes, errors and limits are as the manual pages of the verbs say. */
 #include "cases.hpp"
+#include "device.hpp"
 #include "raw_peer.hpp"
 
 #include <sys/resource.h>
@@ -15,80 +16,31 @@ using namespace rdma;
 namespace
 {
 
-using Qp = Owner<ibv_qp, ibv_destroy_qp>;
-
-/* The device that serves an address, with a PD and a CQ for queue pairs. */
-class Device
-{
-public:
-	explicit Device(const std::string &address)
-		: listener_(address), channel_(create_event_channel()),
-		  id_(resolve(channel_.get(), listener_.address())), pd_(ibv_alloc_pd(context())),
-		  cq_(create_cq(64))
+/* A queue pair that is not connected, and its CQ. */
+struct Idle {
+	Idle(const Device &device, ibv_pd *pd)
+		: cq(device.create_cq(64)), owned(create_qp(pd, cq.get(), { 4, 4, 1, 1, 0 }))
 	{
+		require(owned != nullptr, "a queue pair");
 	}
 
-	ibv_context *context() { return id_->verbs; }
-	ibv_pd *pd() { return pd_.get(); }
-	ibv_cq *cq() { return cq_.get(); }
+	ibv_qp *qp() { return owned.get(); }
 
-	Cq create_cq(int entries)
-	{
-		Cq cq(ibv_create_cq(context(), entries, nullptr, nullptr, 0));
-
-		require(cq != nullptr, "a completion queue");
-		return cq;
-	}
-
-	Qp create_qp(ibv_pd *pd)
-	{
-		ibv_qp_init_attr attr = {};
-
-		attr.send_cq = attr.recv_cq = cq();
-		attr.cap = { 4, 4, 1, 1, 0 };
-		attr.qp_type = IBV_QPT_RC;
-
-		Qp qp(ibv_create_qp(pd, &attr));
-		require(qp != nullptr, "a queue pair");
-		return qp;
-	}
-
-private:
-	Listener listener_;
-	EventChannel channel_;
-	Id id_;
-	Pd pd_;
-	Cq cq_;
+	Cq cq;
+	Qp owned;
 };
-
-ibv_qp_state state_of(ibv_qp *qp)
-{
-	ibv_qp_init_attr init;
-	ibv_qp_attr attr;
-
-	require(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), "ibv_query_qp");
-	return attr.qp_state;
-}
-
-int modify(ibv_qp *qp, ibv_qp_state state)
-{
-	ibv_qp_attr attr = {};
-
-	attr.qp_state = state;
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
-}
 
 /* rdma-core's test_query_rc_qp expects this of an RNIC. */
 void new_is_idle(const std::string &address)
 {
 	Device device(address);
-	Qp qp = device.create_qp(device.pd());
+	Idle idle(device, device.pd());
 
-	require(state_of(qp.get()) == IBV_QPS_INIT, "a new queue pair is in INIT, iWARP's Idle");
-	require(!modify(qp.get(), IBV_QPS_RESET), "it can be reset");
-	require(state_of(qp.get()) == IBV_QPS_RESET, "its state is then RESET");
-	require(!modify(qp.get(), IBV_QPS_INIT), "it can be initialised");
-	require(state_of(qp.get()) == IBV_QPS_INIT, "its state is then INIT");
+	require(state_of(idle.qp()) == IBV_QPS_INIT, "a new queue pair is in INIT, iWARP's Idle");
+	require(!modify(idle.qp(), IBV_QPS_RESET), "it can be reset");
+	require(state_of(idle.qp()) == IBV_QPS_RESET, "its state is then RESET");
+	require(!modify(idle.qp(), IBV_QPS_INIT), "it can be initialised");
+	require(state_of(idle.qp()) == IBV_QPS_INIT, "its state is then INIT");
 }
 
 void reset_of_connected(const std::string &address)
@@ -126,18 +78,18 @@ void reset_after_disconnect(const std::string &address)
 void no_other_sizes(const std::string &address)
 {
 	Device device(address);
-	Qp qp = device.create_qp(device.pd());
+	Idle idle(device, device.pd());
 	ibv_qp_attr attr = {};
 
-	require(!modify(qp.get(), IBV_QPS_RESET), "it can be reset");
+	require(!modify(idle.qp(), IBV_QPS_RESET), "it can be reset");
 	attr.qp_state = IBV_QPS_INIT;
 	attr.cap = { 8, 8, 1, 1, 0 };
-	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_CAP) != 0,
+	require(ibv_modify_qp(idle.qp(), &attr, IBV_QP_STATE | IBV_QP_CAP) != 0,
 		"other sizes are refused");
-	require(state_of(qp.get()) == IBV_QPS_RESET, "nothing was modified");
-	require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | 1 << 23) != 0,
+	require(state_of(idle.qp()) == IBV_QPS_RESET, "nothing was modified");
+	require(ibv_modify_qp(idle.qp(), &attr, IBV_QP_STATE | 1 << 23) != 0,
 		"an unknown attribute is refused");
-	require(state_of(qp.get()) == IBV_QPS_RESET, "nothing was modified");
+	require(state_of(idle.qp()) == IBV_QPS_RESET, "nothing was modified");
 }
 
 void unknown_flags(const std::string &address)
@@ -169,9 +121,9 @@ void busy_parent(const std::string &address)
 	require(parent != nullptr, "a parent domain");
 
 	std::optional<Buffer> buffer;
-	Qp qp = device.create_qp(parent.get());
+	std::optional<Idle> idle(std::in_place, device, parent.get());
 	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a queue pair keeps it busy");
-	qp.reset();
+	idle.reset();
 	buffer.emplace(parent.get(), 64);
 	require(ibv_dealloc_pd(parent.get()) == EBUSY, "a region keeps it busy");
 	buffer.reset();
@@ -185,18 +137,16 @@ void busy_parent(const std::string &address)
 void crossed_limit(const std::string &address)
 {
 	Device device(address);
-	ibv_srq_init_attr init = { nullptr, { 16, 1, 0 } };
-	Srq srq(ibv_create_srq(device.pd(), &init));
+	Srq srq = device.create_srq(16);
 	ibv_srq_attr attr = {};
-	ibv_async_event event;
 
 	attr.srq_limit = 4;
 	require(!ibv_modify_srq(srq.get(), &attr, IBV_SRQ_LIMIT), "the limit is set");
-	require(wait_readable(device.context()->async_fd, 5000), "the event comes at once");
-	require(!ibv_get_async_event(device.context(), &event), "it can be read");
-	require(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq.get(),
-		"it is the event of this queue");
-	ibv_ack_async_event(&event);
+
+	ibv_async_event event =
+		expect_async_event(device.context(), IBV_EVENT_SRQ_LIMIT_REACHED, 5000);
+
+	require(event.element.srq == srq.get(), "it is the event of this queue");
 	require(!ibv_query_srq(srq.get(), &attr) && !attr.srq_limit, "the limit is off again");
 }
 
@@ -285,8 +235,7 @@ void resize_without_space(const std::string &address)
 void srq_resize_without_space(const std::string &address)
 {
 	Device device(address);
-	ibv_srq_init_attr init = { nullptr, { 8, 1, 0 } };
-	Srq srq(ibv_create_srq(device.pd(), &init));
+	Srq srq = device.create_srq(8);
 	Buffer into(device.pd(), 64);
 	ibv_srq_attr attr = { 1 << 14, 0, 0 };
 	ibv_sge sge = into.sge(0, 64);
@@ -303,7 +252,7 @@ void srq_resize_without_space(const std::string &address)
 	Pair pair(address, {}, { .srq = srq.get() });
 	Buffer from(pair.a().pd(), 64);
 
-	require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "a request can be posted afterwards");
+	post(srq.get(), sge, 1); /* afterwards it can */
 	pair.a().send(from.sge(0, 64), 1);
 	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 1);
 }

@@ -59,10 +59,8 @@ void call(const std::string &address, std::uint16_t port)
 {
 	EventChannel channel = create_event_channel();
 	End end(resolve(channel.get(), address, port), {});
-	rdma_conn_param parameters = connection_parameters();
 
-	if (rdma_connect(end.id(), &parameters))
-		fail("rdma_connect", errno);
+	end.connect();
 
 	Event event = next_event(channel.get());
 
@@ -191,10 +189,8 @@ void server_locks(const std::string &address)
 	std::thread server(serve_and_lock, listener, std::ref(over));
 	EventChannel channel = create_event_channel();
 	End end(resolve(channel.get(), address, port), {});
-	rdma_conn_param parameters = connection_parameters();
 
-	if (rdma_connect(end.id(), &parameters))
-		fail("rdma_connect", errno);
+	end.connect();
 
 	Event event = next_event(channel.get(), 5000);
 	bool in_time = event.type == RDMA_CM_EVENT_ESTABLISHED && !over;
@@ -224,7 +220,7 @@ void slow_answer(const std::string &address)
 	rdma_conn_param parameters = connection_parameters();
 	auto expect_open = [&] { expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, 1500); };
 
-	require(!rdma_connect(first.id(), &parameters), "rdma_connect");
+	first.connect();
 
 	End slow_end(slow.next_request(), {});
 	std::optional<cases::Told> pause(std::in_place, "pause", "cm_replied 3000");
@@ -232,11 +228,11 @@ void slow_answer(const std::string &address)
 
 	std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* until it is in the pause */
 	pause.reset();
-	require(!rdma_connect(second.id(), &parameters), "rdma_connect");
+	second.connect();
 
 	End quick_end(quick.next_request(1500), {});
 
-	require(!rdma_accept(quick_end.id(), &parameters), "rdma_accept");
+	quick_end.accept();
 	expect_open();
 	expect_open();
 }
@@ -291,9 +287,8 @@ void late_answer(const std::string &address)
 		require(second.hears_nothing(20), "the second caller has not been answered");
 
 		End end(std::move(next), {});
-		rdma_conn_param parameters = connection_parameters();
 
-		require(!rdma_accept(end.id(), &parameters), "the second caller can be accepted");
+		end.accept();
 
 		auto reply = second.hear_frame();
 

@@ -164,14 +164,10 @@ void overflow(const std::string &address)
 	Buffer from(pair.a().pd(), 64), to(pair.b().pd(), 64);
 	ibv_context *context = pair.a().id()->verbs;
 	ibv_async_event event;
-	ibv_send_wr wr = {};
 	ibv_sge sge = from.sge(0, 8);
+	ibv_send_wr wr = signaled(IBV_WR_RDMA_WRITE, sge);
 	bool overflowed = false;
 
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	wr.opcode = IBV_WR_RDMA_WRITE;
-	wr.send_flags = IBV_SEND_SIGNALED;
 	wr.wr.rdma = { to.address(), to.mr()->rkey };
 	for (unsigned int i = 0; i < 1000; i++)
 		if (pair.a().post(wr))

@@ -17,8 +17,6 @@ namespace
 
 constexpr std::uint32_t depth = 64;
 
-using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
-
 /* An end whose completion queue has only as many entries as each of its queues. */
 class Narrow
 {

@@ -9,7 +9,7 @@
  * connection: "open", "data" after the first round of all connections, and the names of rdma_cm
  * events.
  */
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <getopt.h>
 #include <poll.h>
@@ -156,12 +156,8 @@ private:
 
 	void post_receive(std::uint32_t slot)
 	{
-		ibv_sge sge = messages_->sge(std::size_t{ slot } * message_size, message_size);
-		ibv_recv_wr wr = { slot, nullptr, &sge, 1 };
-		ibv_recv_wr *bad;
-
-		if (int err = ibv_post_srq_recv(srq_.get(), &wr, &bad))
-			fail("ibv_post_srq_recv", err);
+		post(srq_.get(), messages_->sge(std::size_t{ slot } * message_size, message_size),
+		     slot);
 	}
 
 	void handle_completions()

@@ -63,25 +63,19 @@ void two_flush_at_once(const std::string &address)
 	constexpr std::uint64_t before = 2000, after = 40;
 	Pair pair(address, { .recv_wr = 4096, .cq_entries = 4096 }, {});
 	Buffer into(pair.a().pd(), 64);
-	ibv_qp_attr attr = {};
 
 	for (std::uint64_t i = 0; i < before; i++)
 		pair.a().receive(into.sge(0, 64), i);
-	attr.qp_state = IBV_QPS_ERR;
 
 	Pause pause("flush 5");
 	std::jthread other([&] {
-		ibv_qp_attr now;
-		ibv_qp_init_attr init;
-
-		do
-			require(!ibv_query_qp(pair.a().qp(), &now, IBV_QP_STATE, &init), "a state");
-		while (now.qp_state != IBV_QPS_ERR);
+		while (pair.a().state() != IBV_QPS_ERR)
+			;
 		for (std::uint64_t i = before; i < before + after; i++)
 			pair.a().receive(into.sge(0, 64), i);
 	});
 
-	require(!ibv_modify_qp(pair.a().qp(), &attr, IBV_QP_STATE), "the queue pair is in error");
+	pair.a().move_to(IBV_QPS_ERR);
 	other.join();
 	for (std::uint64_t i = 0; i < before + after; i++)
 		expect_completion(pair.a().recv_cq(), IBV_WC_WR_FLUSH_ERR, i);

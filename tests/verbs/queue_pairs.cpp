@@ -19,9 +19,6 @@ using namespace rdma;
 namespace
 {
 
-using Context = Owner<ibv_context, ibv_close_device>;
-using Qp = Owner<ibv_qp, ibv_destroy_qp>;
-
 Context open_device(std::string_view name)
 {
 	Owner<ibv_device *, ibv_free_device_list> list(ibv_get_device_list(nullptr));

@@ -3,15 +3,14 @@
  * places (kernel/pause.h).
  */
 #include "../wire/stream.hpp"
+#include "device.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <deque>
 #include <format>
 #include <thread>
 
@@ -67,15 +66,25 @@ void expect_in_order(End &end, const Buffer &memory, unsigned int messages)
 	require(memory.holds(3, 0, messages), "the messages came in order");
 }
 
+/* A call to a listener on this host, with the loop switched on. */
+struct Caller {
+	explicit Caller(const std::string &address)
+		: listener(address), a(resolve(channel.get(), listener.address()), {})
+	{
+	}
+
+	Setting loops{ device_setting("loopback"), "1" };
+	Listener listener;
+	EventChannel channel = create_event_channel();
+	End a;
+};
+
 /* One end of a loop gets a doorbell before the other end has joined. */
 void doorbell_during_join(const std::string &address)
 {
 	constexpr unsigned int messages = 32;
-	Setting loops(device_setting("loopback"), "1");
-	Listener listener(address);
-	EventChannel channel = create_event_channel();
-	End a(resolve(channel.get(), listener.address()), {});
-	rdma_conn_param parameters = connection_parameters();
+	Caller call(address);
+	End &a = call.a;
 	Buffer from_a(a.pd(), 64), to_a(a.pd(), 64);
 	std::uint64_t before = device_counter(a.qp()->context, "tx_fpdus");
 	std::atomic<bool> over = false;
@@ -84,10 +93,9 @@ void doorbell_during_join(const std::string &address)
 	from_a.fill(3);
 	for (unsigned int i = 0; i < messages; i++)
 		a.receive(to_a.sge(i, 1), i);
-	if (rdma_connect(a.id(), &parameters))
-		fail("rdma_connect", errno);
+	a.connect();
 
-	End b(listener.next_request(), {});
+	End b(call.listener.next_request(), {});
 	Buffer from_b(b.pd(), 64), to_b(b.pd(), 64);
 
 	from_b.fill(3);
@@ -98,10 +106,9 @@ void doorbell_during_join(const std::string &address)
 
 	for (unsigned int i = 0; i < messages; i++)
 		b.send(from_b.sge(i, 1), i);
-	if (rdma_accept(b.id(), &parameters))
-		fail("rdma_accept", errno);
+	b.accept();
 	poster.join();
-	expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED);
+	expect_event(call.channel.get(), RDMA_CM_EVENT_ESTABLISHED);
 	expect_in_order(a, to_a, messages);
 	expect_in_order(b, to_b, 60);
 	require(device_counter(a.qp()->context, "tx_fpdus") == before, "nothing went over TCP");
@@ -111,18 +118,14 @@ void doorbell_during_join(const std::string &address)
 void doorbell_before_opening(const std::string &address)
 {
 	constexpr std::uint32_t size = 1 << 28; /* takes longer to send than the pause */
-	Setting loops(device_setting("loopback"), "1");
-	Listener listener(address);
-	EventChannel channel = create_event_channel();
-	End a(resolve(channel.get(), listener.address()), {});
-	rdma_conn_param parameters = connection_parameters();
+	Caller call(address);
+	End &a = call.a;
 	Buffer from(a.pd(), size);
 	cases::Told pause("pause", "ep_opening 60");
 
-	if (rdma_connect(a.id(), &parameters))
-		fail("rdma_connect", errno);
+	a.connect();
 
-	End b(listener.next_request(), {});
+	End b(call.listener.next_request(), {});
 	Buffer to(b.pd(), size);
 	ibv_sge all = from.sge(0, size);
 	ibv_send_wr write = signaled(IBV_WR_RDMA_WRITE_WITH_IMM, all, 1);
@@ -139,8 +142,7 @@ void doorbell_before_opening(const std::string &address)
 		}
 	});
 
-	if (rdma_accept(b.id(), &parameters))
-		fail("rdma_accept", errno);
+	b.accept();
 
 	ibv_wc wc = next_completion(b.recv_cq());
 
@@ -159,13 +161,11 @@ void doorbell_without_opening(const std::string &address)
 	EventChannel channel = create_event_channel();
 	End end(resolve(channel.get(), address, acceptor.port()), {});
 	Buffer from(end.pd(), 64);
-	rdma_conn_param parameters = connection_parameters();
 	cases::Told failure("fail", "tx_opening");
 	cases::Told pause("pause", "ep_refuse_reply 300");
 	std::atomic<bool> over = false;
 
-	if (rdma_connect(end.id(), &parameters))
-		fail("rdma_connect", errno);
+	end.connect();
 
 	Peer peer = acceptor.accept();
 	auto request = peer.hear_frame();

@@ -366,14 +366,11 @@ Peer Acceptor::accept(int timeout_ms)
 /* The peer sends a Request, and the application accepts. Returns the application's end. */
 static rdma::End answer(rdma::Listener &listener, Peer &peer, const rdma::QpOptions &options)
 {
-	rdma_conn_param parameters = rdma::connection_parameters();
-
 	peer.say(Frame{}.octets());
 
 	rdma::End end(listener.next_request(), options);
 
-	if (rdma_accept(end.id(), &parameters))
-		rdma::fail("rdma_accept", errno);
+	end.accept();
 	rdma::expect_event(listener.channel(), RDMA_CM_EVENT_ESTABLISHED);
 	rdma::require(peer.hear(20).size() == 20, "the Request is answered");
 	return end;

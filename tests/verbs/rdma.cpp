@@ -2,6 +2,8 @@
 /* RAII classes for verbs and rdma_cm objects, and two connected ends in one process. */
 #include "rdma.hpp"
 
+#include "device.hpp"
+
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
@@ -11,12 +13,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <format>
-#include <fstream>
 #include <stdexcept>
 #include <thread>
 
@@ -166,13 +165,25 @@ void End::create_queues(ibv_context *context, const QpOptions &options)
 
 ibv_qp_state End::state() const
 {
-	ibv_qp_init_attr init;
-	ibv_qp_attr attr;
-	int err = ibv_query_qp(qp(), &attr, IBV_QP_STATE, &init);
+	return state_of(qp());
+}
 
-	if (err)
-		fail("ibv_query_qp", err);
-	return attr.qp_state;
+void End::move_to(ibv_qp_state state, Where where)
+{
+	if (int err = modify(qp(), state))
+		fail(std::format("ibv_modify_qp to state {}", static_cast<int>(state)), err, where);
+}
+
+void End::connect(rdma_conn_param parameters, Where where)
+{
+	if (rdma_connect(id(), &parameters))
+		fail("rdma_connect", errno, where);
+}
+
+void End::accept(rdma_conn_param parameters, Where where)
+{
+	if (rdma_accept(id(), &parameters))
+		fail("rdma_accept", errno, where);
 }
 
 int End::post(ibv_send_wr &wr, ibv_send_wr **bad)
@@ -297,6 +308,15 @@ void expect_no_completion(ibv_cq *cq, int time_ms, Where where)
 		     0, where);
 }
 
+void End::write_and_read(ibv_sge from, ibv_sge into, std::uint64_t to, std::uint32_t rkey,
+			 Where where)
+{
+	write(from, to, rkey, 1);
+	read(into, to, rkey, 2);
+	expect_completion(send_cq(), IBV_WC_SUCCESS, 1, where);
+	expect_completion(send_cq(), IBV_WC_SUCCESS, 2, where);
+}
+
 /* Puts this thread into a named network namespace, and back into its own at the end. */
 class Visit
 {
@@ -319,7 +339,7 @@ private:
 	int own_;
 };
 
-static Id create_id(rdma_event_channel *channel)
+Id create_id(rdma_event_channel *channel)
 {
 	rdma_cm_id *id;
 
@@ -343,45 +363,6 @@ void await(const std::string &what, const std::function<bool()> &is_so, Where wh
 		require(i < 100, what, where);
 		std::this_thread::sleep_for(std::chrono::milliseconds(100));
 	}
-}
-
-std::vector<Words> mapped_rings()
-{
-	std::ifstream maps("/proc/self/maps");
-	std::vector<Words> rings;
-
-	for (std::string line; std::getline(maps, line);) {
-		std::uintptr_t begin, end;
-
-		if (line.find("/dev/infiniband/uverbs") == line.npos)
-			continue;
-		if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2)
-			rings.emplace_back(reinterpret_cast<volatile std::uint32_t *>(begin),
-					   (end - begin) / 4);
-	}
-	return rings;
-}
-
-Words the_rings(const std::function<bool(Words)> &are_those)
-{
-	std::vector<Words> all = mapped_rings();
-
-	require(std::ranges::count_if(all, are_those) == 1, "one mapped ring matches");
-	return *std::ranges::find_if(all, are_those);
-}
-
-std::uint64_t device_counter(ibv_context *context, const std::string &name)
-{
-	std::string device = ibv_get_device_name(context->device);
-	std::unique_ptr<FILE, Destroy<pclose>> counters(
-		popen(("rdma statistic show link " + device + "/1").c_str(), "r"));
-	std::uint64_t count = 0;
-	char found[64];
-
-	while (fscanf(counters.get(), "%63s", found) == 1)
-		if (found == name && fscanf(counters.get(), "%" SCNu64, &count) == 1)
-			return count;
-	fail("there is no counter " + name);
 }
 
 sockaddr_storage parse_address(const std::string &address, std::uint16_t port)
@@ -477,12 +458,10 @@ Pair::Pair(const std::string &address, const QpOptions &a, const QpOptions &b)
 
 	parameters.initiator_depth = a.ord;
 	a_.emplace(resolve(a_channel_.get(), listener_.address()), a);
-	if (rdma_connect(a_->id(), &parameters))
-		fail("rdma_connect", errno);
+	a_->connect(parameters);
 	b_.emplace(listener_.next_request(), b);
 	parameters.initiator_depth = b.ord;
-	if (rdma_accept(b_->id(), &parameters))
-		fail("rdma_accept", errno);
+	b_->accept(parameters);
 	expect_event(a_channel(), RDMA_CM_EVENT_ESTABLISHED);
 	expect_event(b_channel(), RDMA_CM_EVENT_ESTABLISHED);
 }

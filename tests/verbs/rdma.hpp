@@ -33,11 +33,15 @@ struct Destroy {
 template <typename Object, auto destroy>
 using Owner = std::unique_ptr<Object, Destroy<destroy>>;
 
+using Context = Owner<ibv_context, ibv_close_device>;
 using Pd = Owner<ibv_pd, ibv_dealloc_pd>;
 using Cq = Owner<ibv_cq, ibv_destroy_cq>;
+using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
 using Srq = Owner<ibv_srq, ibv_destroy_srq>;
+using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 using Mr = Owner<ibv_mr, ibv_dereg_mr>;
 using Mw = Owner<ibv_mw, ibv_dealloc_mw>;
+using Dm = Owner<ibv_dm, ibv_free_dm>;
 using CompletionChannel = Owner<ibv_comp_channel, ibv_destroy_comp_channel>;
 using EventChannel = Owner<rdma_event_channel, rdma_destroy_event_channel>;
 
@@ -54,20 +58,11 @@ bool wait_readable(int fd, int timeout_ms);
 void await(const std::string &what, const std::function<bool()> &is_so,
 	   Where where = Where::current());
 
-/* All rings of this process: its mappings of an RDMA device. */
-using Words = std::span<volatile std::uint32_t>;
-std::vector<Words> mapped_rings();
-
-/* The only one of these rings for which are_those() is true. */
-Words the_rings(const std::function<bool(Words)> &are_those);
-
-/* A counter of a device, by "rdma statistic": sysfs shows no counters inside of a namespace. */
-std::uint64_t device_counter(ibv_context *context, const std::string &name);
-
 /* Parses a numeric address and adds the port. */
 sockaddr_storage parse_address(const std::string &address, std::uint16_t port);
 
 EventChannel create_event_channel();
+Id create_id(rdma_event_channel *channel);
 
 /* The next event, already acknowledged; its type is -1 if none comes within the timeout. For a
  * connect request it has the new id and the private data of the peer.
@@ -152,6 +147,15 @@ struct QpOptions {
 /* A signaled request with one SGE. It points to sge, which must outlive it. */
 ibv_send_wr signaled(ibv_wr_opcode opcode, ibv_sge &sge, std::uint64_t wr_id = 0);
 
+/* Makes one list of requests. */
+void make_list(auto &requests)
+{
+	for (std::size_t i = 1; i < std::size(requests); i++)
+		requests[i - 1].next = &requests[i];
+}
+
+rdma_conn_param connection_parameters(std::span<const std::uint8_t> private_data = {});
+
 /* One end of a connection: an id with its PD, CQs and QP. */
 class End
 {
@@ -167,6 +171,13 @@ public:
 	const ibv_qp_cap &cap() const { return cap_; }
 	ibv_qp_state state() const;
 
+	/* These fail if the verb is refused. */
+	void move_to(ibv_qp_state state, Where where = Where::current());
+	void connect(rdma_conn_param parameters = connection_parameters(),
+		     Where where = Where::current());
+	void accept(rdma_conn_param parameters = connection_parameters(),
+		    Where where = Where::current());
+
 	/* Returns the error of the post, or 0. */
 	int post(ibv_send_wr &wr, ibv_send_wr **bad = nullptr);
 	int post(ibv_recv_wr &wr, ibv_recv_wr **bad = nullptr);
@@ -176,6 +187,10 @@ public:
 	void read(ibv_sge into, std::uint64_t from, std::uint32_t rkey, std::uint64_t wr_id = 0);
 	void send(ibv_sge from, std::uint64_t wr_id = 0, unsigned int flags = IBV_SEND_SIGNALED);
 	void receive(ibv_sge into, std::uint64_t wr_id = 0);
+
+	/* Writes, and reads from the same place: when the Read is answered, the data is there. */
+	void write_and_read(ibv_sge from, ibv_sge into, std::uint64_t to, std::uint32_t rkey,
+			    Where where = Where::current());
 
 	/* Posts the binding of a window of type 2, with its next STag. */
 	void bind(ibv_mw *mw, const ibv_mw_bind_info &info, std::uint64_t wr_id = 0);
@@ -223,8 +238,6 @@ private:
 /* A new id with the address and the route of the peer resolved. */
 Id resolve(rdma_event_channel *channel, const sockaddr *to, const sockaddr *from = nullptr);
 Id resolve(rdma_event_channel *channel, const std::string &address, std::uint16_t port);
-
-rdma_conn_param connection_parameters(std::span<const std::uint8_t> private_data = {});
 
 /* Two connected ends in one process: a called, b accepted. */
 class Pair

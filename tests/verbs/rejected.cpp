@@ -163,10 +163,8 @@ void told_without_memory(const std::string &address)
 	for (bool accept : { false, true }) {
 		EventChannel channel = create_event_channel();
 		End caller(resolve(channel.get(), listener.address()), {});
-		rdma_conn_param call = connection_parameters();
 
-		if (rdma_connect(caller.id(), &call))
-			fail("rdma_connect", errno);
+		caller.connect();
 
 		End called(listener.next_request(), {});
 

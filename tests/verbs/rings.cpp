@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* The kernel follows the rules of the rings (xiw-abi.h), even if the process does not. */
 #include "cases.hpp"
+#include "device.hpp"
 #include "raw_peer.hpp"
 
 using namespace rdma;

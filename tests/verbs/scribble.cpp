@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* A process that writes random data over its rings harms only its own queue pairs. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -227,13 +227,9 @@ void post_with_wild_counters(const std::string &address)
 
 	while (next_event(victim.a_channel(), 0).type != RDMA_CM_EVENT_DISCONNECTED) {
 		ibv_sge sge = from.sge(0, 8);
-		ibv_send_wr wr = {};
+		ibv_send_wr wr = signaled(IBV_WR_RDMA_WRITE, sge);
 		ibv_wc wc;
 
-		wr.sg_list = &sge;
-		wr.num_sge = 1;
-		wr.opcode = IBV_WR_RDMA_WRITE;
-		wr.send_flags = IBV_SEND_SIGNALED;
 		wr.wr.rdma = { to.address(), to.mr()->rkey };
 		victim.a().post(wr);
 		ibv_poll_cq(victim.a().send_cq(), 1, &wc);

@@ -3,6 +3,7 @@
  * holds up the rest of the device.
  */
 #include "cases.hpp"
+#include "device.hpp"
 #include "raw_peer.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* A shared receive queue gives one request to each message, whichever QP the message uses. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <cerrno>
 #include <chrono>
@@ -18,44 +18,6 @@ namespace
 {
 
 constexpr std::uint16_t discard_port = 9; /* has no listener */
-
-/* The device that serves an address, or, with end = &Pair::a, the one that calls it. */
-class Device
-{
-public:
-	explicit Device(const std::string &address, End &(Pair::*end)() = &Pair::b)
-		: probe_(address), end_((probe_.*end)())
-	{
-		pd_.reset(ibv_alloc_pd(context()));
-		require(pd_ != nullptr, "a PD");
-	}
-
-	ibv_context *context() { return end_.id()->verbs; }
-	ibv_pd *pd() { return pd_.get(); }
-
-	Srq create_srq(std::uint32_t wr, std::uint32_t sge = 1)
-	{
-		ibv_srq_init_attr attr = { nullptr, { wr, sge, 0 } };
-		Srq srq(ibv_create_srq(pd(), &attr));
-
-		require(srq != nullptr, "an SRQ");
-		return srq;
-	}
-
-private:
-	Pair probe_;
-	End &end_;
-	Pd pd_;
-};
-
-void post(ibv_srq *srq, ibv_sge sge, std::uint64_t wr_id)
-{
-	ibv_recv_wr wr = { wr_id, nullptr, &sge, 1 };
-	ibv_recv_wr *bad;
-
-	if (int err = ibv_post_srq_recv(srq, &wr, &bad))
-		fail("ibv_post_srq_recv", err);
-}
 
 void two_connections_share(const std::string &address)
 {
@@ -133,7 +95,7 @@ void requests_go_around(const std::string &address)
 	Device device(address);
 	Srq srq = device.create_srq(depth);
 	Buffer into(device.pd(), depth * 64);
-	Cq cq(ibv_create_cq(device.context(), 64, nullptr, nullptr, 0));
+	Cq cq = device.create_cq(64);
 	std::deque<Pair> all;
 	std::deque<Buffer> from;
 	std::map<std::uint32_t, unsigned int> got;
@@ -227,7 +189,6 @@ void limit_event(const std::string &address)
 	Pair pair(address, {}, { .srq = srq.get() });
 	Buffer from(pair.a().pd(), 64);
 	ibv_srq_attr attr = {};
-	ibv_async_event event;
 
 	for (unsigned int i = 0; i < 16; i++)
 		post(srq.get(), into.sge(0, 64), i);
@@ -240,86 +201,72 @@ void limit_event(const std::string &address)
 	require(!wait_readable(device.context()->async_fd, 100), "no event comes at the limit");
 	pair.a().send(from.sge(0, 64), 6);
 	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 6);
-	require(wait_readable(device.context()->async_fd, 10000), "an event comes below it");
-	require(!ibv_get_async_event(device.context(), &event), "it can be read");
-	require(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq.get(),
-		"it is the event of this queue");
-	ibv_ack_async_event(&event);
+
+	ibv_async_event event = expect_async_event(device.context(), IBV_EVENT_SRQ_LIMIT_REACHED);
+
+	require(event.element.srq == srq.get(), "it is the event of this queue");
 	require(!ibv_query_srq(srq.get(), &attr) && attr.srq_limit == 0, "the limit is off again");
 }
 
-/* A queue pair that takes its receive requests from a shared queue. */
-Owner<ibv_qp, ibv_destroy_qp> create_with(Device &device, const Srq &srq, const Cq &cq)
-{
-	ibv_qp_init_attr init = {};
-
-	init.send_cq = init.recv_cq = cq.get();
-	init.srq = srq.get();
-	init.qp_type = IBV_QPT_RC;
-	init.cap = { 1, 1, 1, 1, 0 };
-
-	Owner<ibv_qp, ibv_destroy_qp> qp(ibv_create_qp(device.pd(), &init));
-
-	require(qp != nullptr, "a queue pair");
-	return qp;
-}
-
-void move(ibv_qp *qp, ibv_qp_state to)
-{
-	ibv_qp_attr attr = {};
-
-	attr.qp_state = to;
-	require(!ibv_modify_qp(qp, &attr, IBV_QP_STATE), "a move to another state");
-}
-
-void expect_last_request_events(ibv_context *context, int expected)
-{
-	ibv_async_event event;
-	int told = 0;
-
-	for (; wait_readable(context->async_fd, 100); told++) {
-		require(!ibv_get_async_event(context, &event), "an event");
-		require(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED,
-			"the event is LAST_WQE_REACHED");
-		ibv_ack_async_event(&event);
+/* A queue pair without a connection, which takes its receive requests from a shared queue. */
+struct Idle {
+	explicit Idle(const Device &device)
+		: context(device.context()), srq(device.create_srq(16)), cq(device.create_cq(1)),
+		  qp(create_qp(device.pd(), cq.get(), { 1, 1, 1, 1, 0 }, srq.get()))
+	{
+		require(qp != nullptr, "a queue pair");
 	}
-	require(told == expected, std::format("{} events came, not {}", told, expected));
-}
+
+	void move_to(ibv_qp_state state)
+	{
+		require(!modify(qp.get(), state), "a move to another state");
+	}
+
+	void expect_last_request_events(int expected)
+	{
+		int told = 0;
+
+		for (; wait_readable(context->async_fd, 100); told++)
+			expect_async_event(context, IBV_EVENT_QP_LAST_WQE_REACHED);
+		require(told == expected, std::format("{} events came, not {}", told, expected));
+	}
+
+	ibv_context *context;
+	Srq srq;
+	Cq cq;
+	Qp qp;
+};
 
 /* Unread events take kernel memory, so moving between states must not produce more and more. */
 void last_request_event(const std::string &address)
 {
 	Device device(address);
-	Srq srq = device.create_srq(16);
-	Cq cq(ibv_create_cq(device.context(), 1, nullptr, nullptr, 0));
-	auto qp = create_with(device, srq, cq);
+	Idle idle(device);
 
 	for (int i = 0; i < 100; i++) {
-		move(qp.get(), IBV_QPS_ERR);
-		move(qp.get(), IBV_QPS_RESET);
+		idle.move_to(IBV_QPS_ERR);
+		idle.move_to(IBV_QPS_RESET);
 	}
-	expect_last_request_events(device.context(), 1);
+	idle.expect_last_request_events(1);
 }
 
 /* The event comes again after each attempt to connect, although the attempt fails. */
 void last_request_of_the_next_attempt(const std::string &address)
 {
-	Device device(address, &Pair::a);
-	Srq srq = device.create_srq(16);
-	Cq cq(ibv_create_cq(device.context(), 1, nullptr, nullptr, 0));
-	auto qp = create_with(device, srq, cq);
 	EventChannel channel = create_event_channel();
+	Device device(resolve(channel.get(), address, discard_port));
+	Idle idle(device);
 	rdma_conn_param parameters = connection_parameters();
 
 	for (int i = 0; i < 3; i++) {
 		Id id = resolve(channel.get(), address, discard_port);
 
-		parameters.qp_num = qp->qp_num;
+		parameters.qp_num = idle.qp->qp_num;
 		require(!rdma_connect(id.get(), &parameters), "rdma_connect");
 		expect_event(channel.get(), RDMA_CM_EVENT_REJECTED);
-		move(qp.get(), IBV_QPS_ERR);
-		expect_last_request_events(device.context(), 1);
-		move(qp.get(), IBV_QPS_RESET);
+		idle.move_to(IBV_QPS_ERR);
+		idle.expect_last_request_events(1);
+		idle.move_to(IBV_QPS_RESET);
 	}
 }
 
@@ -366,7 +313,7 @@ void called_gets_its_request(const std::string &address)
 	Device device(address);
 	Srq srq = device.create_srq(16);
 	Buffer into(device.pd(), 64);
-	Cq cq(ibv_create_cq(device.context(), 64, nullptr, nullptr, 0));
+	Cq cq = device.create_cq(64);
 	const QpOptions shared = { .srq = srq.get(), .cq = cq.get() };
 	Pair quiet(address, {}, shared), busy(address, {}, shared);
 	Buffer from(quiet.a().pd(), 64), others(busy.a().pd(), 64);

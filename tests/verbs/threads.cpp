@@ -17,8 +17,6 @@ using namespace rdma;
 namespace
 {
 
-using CqEx = Owner<ibv_cq_ex, [](ibv_cq_ex *cq) { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }>;
-
 /* Runs work in a thread of its own. If the thread hangs, fails and leaves it behind. */
 template <class Work>
 void within_seconds(int seconds, const std::string &what, Work work, Where where = Where::current())

@@ -64,10 +64,7 @@ struct Setting {
 	{
 		Buffer back(a.pd(), 64);
 
-		a.write(local.sge(0, 64), to, window->rkey, 1);
-		a.read(back.sge(0, 64), to, window->rkey, 2);
-		expect_completion(a.send_cq(), IBV_WC_SUCCESS, 1, where);
-		expect_completion(a.send_cq(), IBV_WC_SUCCESS, 2, where);
+		a.write_and_read(local.sge(0, 64), back.sge(0, 64), to, window->rkey, where);
 		require(back.holds(1, 0, 64), "the data is read back", where);
 	}
 
@@ -100,6 +97,16 @@ struct Setting {
 
 		wr.invalidate_rkey = stag;
 		require(!a.post(wr), "the request is posted");
+	}
+
+	/* Binds the window to another region on the same memory, which it returns. */
+	Mr bind_to_other_region()
+	{
+		Mr mr(ibv_reg_mr(b.pd(), region.bytes().data(), 4096, region_rights));
+
+		require(mr != nullptr, "a region");
+		bind({ mr.get(), region.address(), 64, all_remote });
+		return mr;
 	}
 
 	Pair pair;
@@ -308,10 +315,8 @@ void other_domain(const std::string &address)
 void region_stays(const std::string &address)
 {
 	Setting setting(address, IBV_MW_TYPE_1);
-	Mr mr(ibv_reg_mr(setting.b.pd(), setting.region.bytes().data(), 4096, region_rights));
+	Mr mr = setting.bind_to_other_region();
 
-	require(mr != nullptr, "a region");
-	setting.bind({ mr.get(), setting.region.address(), 64, all_remote });
 	require(ibv_dereg_mr(mr.get()) == EBUSY, "a region with a window cannot go");
 	require(ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
 			     region_rights) != 0,
@@ -360,10 +365,8 @@ void window_goes_under_traffic(const std::string &address)
 void program_ends(const std::string &address)
 {
 	Setting setting(address, IBV_MW_TYPE_1);
-	Mr mr(ibv_reg_mr(setting.b.pd(), setting.region.bytes().data(), 4096, region_rights));
+	Mr mr = setting.bind_to_other_region();
 
-	require(mr != nullptr, "a region");
-	setting.bind({ mr.get(), setting.region.address(), 64, all_remote });
 	setting.expect_open(setting.region.address());
 	std::_Exit(EXIT_SUCCESS);
 }

@@ -117,9 +117,7 @@ void nothing_follows_an_error(const std::string &address, Role role)
 
 	for (std::size_t i = 0; i < 100; i++)
 		said = said + fpdu(stream.application().write_to(i * 8).ulpdu(octets_of(1, 8)));
-	stream.peer().say(said);
-	stream.expect_terminate({ 2, 0, 3 });
-	require(stream.memory().is_zero(), "nothing is placed");
+	stream.expect_refusal(said, { 2, 0, 3 });
 }
 
 /* The sizes of all ULPDUs of one Write by the device. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* States, completions and events of the verbs (draft-hilland-rddp-verbs). */
+#include "../verbs/device.hpp"
 #include "stream.hpp"
 
 #include <cerrno>
-#include <format>
 
 using namespace rdma;
 using namespace raw;
@@ -11,15 +11,6 @@ using namespace wire;
 
 namespace
 {
-
-void move_to(Stream &stream, ibv_qp_state state)
-{
-	ibv_qp_attr attr = {};
-
-	attr.qp_state = state;
-	if (int err = ibv_modify_qp(stream.end().qp(), &attr, IBV_QP_STATE))
-		fail("ibv_modify_qp", err);
-}
 
 /* The answer to a Read Request of the device. */
 Octets response(const ReadRequest &read, const Octets &payload)
@@ -46,12 +37,12 @@ void states(const std::string &address)
 
 	Stream closing(address, Role::responder);
 
-	move_to(closing, IBV_QPS_SQD);
+	closing.end().move_to(IBV_QPS_SQD);
 	require(closing.peer().hears_end(), "SQD closes by a FIN");
 
 	Stream failing(address, Role::responder);
 
-	move_to(failing, IBV_QPS_SQE);
+	failing.end().move_to(IBV_QPS_SQE);
 	require(failing.peer().hear_terminate() == Terminate{ 0, 0, 0 }, "SQE sends a Terminate");
 	require(failing.end().state() == IBV_QPS_ERR, "SQE goes on to ERR");
 }
@@ -245,8 +236,7 @@ void completion_queue_overflow(const std::string &address, Role role)
 		said = said + fpdu(Untagged{ .msn = i }.ulpdu({}));
 	}
 	stream.peer().say(said);
-	require(next_async_event(stream.end().qp()->context) == IBV_EVENT_CQ_ERR,
-		"the application gets an event");
+	expect_async_event(stream.end().qp()->context, IBV_EVENT_CQ_ERR);
 	stream.expect_disconnect();
 	require(stream.end().state() == IBV_QPS_ERR, "the QP of this CQ is in error");
 	bystander.expect_alive();
@@ -270,8 +260,7 @@ void asynchronous_events(const std::string &address, Role role)
 		Stream stream(address, role);
 
 		stream.peer().say(said);
-		require(next_async_event(stream.end().qp()->context) == event,
-			std::format("the event is {}", ibv_event_type_str(event)));
+		expect_async_event(stream.end().qp()->context, event);
 		stream.expect_disconnect();
 	}
 }

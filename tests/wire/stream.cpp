@@ -214,6 +214,16 @@ Fpdu Stream::hear(Where where)
 	return *fpdu;
 }
 
+Fpdu Stream::expect_refusal(const Octets &said, Terminate expected, Where where)
+{
+	peer().say(said);
+
+	Fpdu answer = expect_terminate(expected, where);
+
+	require(memory().is_zero(), "nothing has changed", where);
+	return answer;
+}
+
 Fpdu Stream::expect_terminate(Terminate expected, Where where)
 {
 	Fpdu fpdu = hear(where);
@@ -243,6 +253,20 @@ void Stream::expect_alive(std::uint32_t msn, Where where)
 		where);
 }
 
+Fpdu expect_refusal(const std::string &address, Role role, Terminate expected,
+		    const std::function<Octets(Stream &stream)> &octets_for, const Setup &setup,
+		    Where where)
+{
+	Stream stream(address, role, setup);
+
+	stream.end().receive({ 0, 0, 0 }, 1);
+
+	Fpdu answer = stream.expect_refusal(octets_for(stream), expected, where);
+
+	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1, where);
+	return answer;
+}
+
 std::uint64_t &word(Stream &stream, std::size_t place)
 {
 	return reinterpret_cast<std::uint64_t *>(stream.memory().bytes().data())[place];
@@ -251,16 +275,6 @@ std::uint64_t &word(Stream &stream, std::size_t place)
 /*
  * The device
  */
-
-std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout_ms)
-{
-	ibv_async_event event;
-
-	if (!wait_readable(context->async_fd, timeout_ms) || ibv_get_async_event(context, &event))
-		return std::nullopt;
-	ibv_ack_async_event(&event);
-	return event.event_type;
-}
 
 /* The theme has only one device. */
 std::string device_setting(const std::string &setting)

@@ -5,6 +5,7 @@
 #include "../verbs/cases.hpp"
 #include "../verbs/raw_peer.hpp"
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -150,6 +151,9 @@ public:
 	 */
 	raw::Fpdu expect_terminate(raw::Terminate expected,
 				   rdma::Where where = rdma::Where::current());
+	/* The peer sends these octets, and this is the answer. The memory stays zero. */
+	raw::Fpdu expect_refusal(const raw::Octets &said, raw::Terminate expected,
+				 rdma::Where where = rdma::Where::current());
 	void expect_disconnect(rdma::Where where = rdma::Where::current());
 	/* The device answers an empty Read with this MSN: it accepted everything before. */
 	void expect_alive(std::uint32_t msn = 1, rdma::Where where = rdma::Where::current());
@@ -164,11 +168,15 @@ private:
 	raw::Frame frame_;
 };
 
+/* A new stream has a receive posted. The peer sends what octets_for() says, and this is the answer.
+ * The memory stays zero, and the receive is flushed.
+ */
+raw::Fpdu expect_refusal(const std::string &address, Role role, raw::Terminate expected,
+			 const std::function<raw::Octets(Stream &stream)> &octets_for,
+			 const Setup &setup = {}, rdma::Where where = rdma::Where::current());
+
 /* A word of the application's memory. */
 std::uint64_t &word(Stream &stream, std::size_t place = 0);
-
-/* The next asynchronous event of the device, already acknowledged; nothing after the timeout. */
-std::optional<ibv_event_type> next_async_event(ibv_context *context, int timeout_ms = 10000);
 
 /* The file in sysfs of this setting of the device. */
 std::string device_setting(const std::string &name);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* The Terminate message: RFC 5040 sections 4.8, 5.4 and 7.1. */
+#include "../verbs/device.hpp"
 #include "stream.hpp"
-
-#include <format>
 
 using namespace rdma;
 using namespace raw;
@@ -186,8 +185,7 @@ void peers_terminate_is_told(const std::string &address, Role role)
 		stream.end().receive(stream.memory().sge(0, 8), 1);
 		stream.end().read(stream.memory().sge(0, 8), 0, 0x1234, 2);
 		stream.peer().say(terminate(header));
-		require(next_async_event(stream.end().qp()->context) == event,
-			std::format("the event is {}", ibv_event_type_str(event)));
+		expect_async_event(stream.end().qp()->context, event);
 		stream.expect_disconnect();
 		expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 		expect_completion(stream.end().send_cq(), IBV_WC_WR_FLUSH_ERR, 2);
@@ -225,9 +223,8 @@ void reserved_bits(const std::string &address, Role role)
 {
 	Stream stream(address, role);
 
-	stream.peer().say(terminate(be32(0x11001fff)));
-	require(next_async_event(stream.end().qp()->context) == IBV_EVENT_QP_ACCESS_ERR,
-		"reserved bits are ignored");
+	stream.peer().say(terminate(be32(0x11001fff))); /* they are ignored */
+	expect_async_event(stream.end().qp()->context, IBV_EVENT_QP_ACCESS_ERR);
 	stream.expect_disconnect();
 
 	Stream other(address, role);
@@ -240,10 +237,8 @@ void reserved_bits(const std::string &address, Role role)
 void local_abort(const std::string &address, Role role)
 {
 	Stream moved(address, role);
-	ibv_qp_attr error = {};
 
-	error.qp_state = IBV_QPS_ERR;
-	require(!ibv_modify_qp(moved.end().qp(), &error, IBV_QP_STATE), "the QP goes to error");
+	moved.end().move_to(IBV_QPS_ERR);
 
 	auto heard = moved.peer().hear_fpdu();
 
