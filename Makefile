@@ -5,7 +5,7 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 
 .PHONY: all module provider install install-module install-provider
-.PHONY: demo check check-debug bench style clean
+.PHONY: demo check check-debug fuzz bench style drawings clean
 
 all: module provider
 
@@ -38,11 +38,17 @@ check:
 check-debug:
 	@tests/vm/run-debug
 
+fuzz:
+	@tools/fuzz --time $(or $(TIME),60)
+
 bench:
 	@tools/bench --vehicle $(or $(VEHICLE),qemu)
 
 style:
 	@tools/style
+
+drawings:
+	@tools/draw
 
 clean:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) clean

@@ -65,6 +65,23 @@ finds_upward_call() {
 	fails 1 'bind.c calls upwards: xiw_ep_end' style floors
 }
 
+# What a drawing shows: calls between floors, and moves between states. Each SVG is of its .dot file.
+finds_old_drawings() {
+	local text
+	cp "$copy"/{kernel/conn/ep.c,tools/drawings/queue_pair.svg} "$scratch"
+	trap 'mv "$scratch/ep.c" "$copy/kernel/conn/"
+		mv "$scratch/queue_pair.svg" "$copy/tools/drawings/"' EXIT
+	sed -i -e '1a #include "mem/mem.h"' -e '/^static void ep_alone/,/^{/s/^{/{\
+	xiw_mem_retire(NULL);\
+	xiw_ep_move(ep, XIW_EP_CLOSED);/' "$copy/kernel/conn/ep.c"
+	sed -i 's/sha256 ./sha256 x/' "$copy/tools/drawings/queue_pair.svg"
+	fails 1 'not ok 1 drawings' style drawings | tee "$scratch/style"
+	for text in 'floors.dot is not what the code calls' 'ep_alone\(\) to CLOSED' \
+		'queue_pair.svg was not made from its .dot file'; do
+		grep -E "$text" "$scratch/style"
+	done
+}
+
 # Removes most scripts first, because shellcheck takes a minute for all of them.
 finds_shell_fault() {
 	rm -r "$copy"/tests/{netns,vm,gates}
@@ -72,7 +89,7 @@ finds_shell_fault() {
 	fails 1 'SC2164' style shellcheck
 }
 
-plan 11
+plan 12
 claim "a copy of the tree passes"			eval 'make_copy; style spdx codespell'
 claim "style fails without git's folder"		no_copy_of_git
 claim "style fails if git refuses the folder's owner"	others_folder
@@ -83,5 +100,6 @@ claim "style fails without perl for checkpatch"		fails 1 'Permission denied|stat
 claim "style fails if a check has no file to look at"	nothing_to_look_at
 claim "style finds a misspelt word"			finds_misspelling
 claim "style finds a call from a floor to one above"	finds_upward_call
+claim "style finds drawings that are out of date"	finds_old_drawings
 claim "style finds a fault in a script"			finds_shell_fault
 finish

@@ -249,7 +249,7 @@ kernel_image() {
 	local release
 	release=$(kernel_release "$1")
 	item "kernel-$1" "$release$(cd "$guest_dir" &&
-		cat guest.modules make-kernel make-initramfs initramfs-init)" \
+		cat guest.modules make-kernel initramfs-init)" \
 		"$guest_dir/make-kernel" "$release"
 }
 
