@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* queue/srq.h - everything of it is in stream/qp.h */
+#ifndef XIW_FUZZ_QUEUE_SRQ_H
+#define XIW_FUZZ_QUEUE_SRQ_H
+
+#include "stream/qp.h"
+
+#endif /* XIW_FUZZ_QUEUE_SRQ_H */
