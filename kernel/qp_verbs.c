@@ -7,6 +7,7 @@
 #include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "device.h"
+#include "pause.h"
 #include "stats.h"
 #include "stream/accessor.h"
 #include "stream/qp.h"
@@ -65,6 +66,7 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	attr->cap = qp->cap;
 	ibqp->qp_num = qp->qpn;
 	xiw_stats_join(qp);
+	xiw_pause("qp_create");
 	/* From here on xiw_qp_find() finds the queue pair. */
 	xa_store(&dev->qps, qp->qpn, qp, GFP_KERNEL);
 	return 0;

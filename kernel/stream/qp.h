@@ -86,8 +86,8 @@ struct xiw_loop;
  * loop->lock within this host.
  *
  * Attach and detach hold ep->lock, the socket lock and qp->lock and change .sk. Detach also holds
- * loop->lock if there is a loop. Any of these locks is enough to read .sk, but ep->lock only that of
- * the endpoint that has claimed the queue pair. The claim alone guards .fault before attach. A
+ * loop->lock if there is a loop. Any of these locks is enough to read .sk, but ep->lock only that
+ * of the endpoint that has claimed the queue pair. The claim alone guards .fault before attach. A
  * holder of the socket lock that finds a socket attached may go on. A holder of qp->lock that finds
  * none owns the progress, and so can flush work requests that are posted after the connection has
  * ended.

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Calls are delivered in the order in which they were made, and both ends may disconnect. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <format>
+#include <thread>
 #include <utility>
 
 using namespace rdma;
@@ -156,6 +158,60 @@ void of_another_user(const std::string &address)
 	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
 }
 
+/* Creates and destroys queue pairs, and tells the number of the last one. */
+class Maker
+{
+public:
+	explicit Maker(const std::string &address)
+		: device_(address), cq_(device_.create_cq(16)), thread_([this] { run(); })
+	{
+	}
+	~Maker()
+	{
+		ends_ = true;
+		thread_.join();
+	}
+
+	std::uint32_t last() const { return last_; }
+
+private:
+	void run()
+	{
+		while (!ends_)
+			last_ = create_qp(device_.pd(), cq_.get(), { 1, 1, 1, 1, 0 })->qp_num;
+	}
+
+	Device device_;
+	Cq cq_;
+	std::atomic<bool> ends_ = false;
+	std::atomic<std::uint32_t> last_ = 0;
+	std::thread thread_;
+};
+
+/* Calls with queue pairs that another thread creates and destroys meanwhile. */
+void called_by_number(const std::string &address)
+{
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	Id id = resolve(channel.get(), listener.address());
+	rdma_conn_param parameters = connection_parameters();
+	unsigned int found = 0, missed = 0;
+	Maker maker(address);
+
+	for (std::uint32_t i = 0; found < 20 || missed < 20; i++) {
+		parameters.qp_num = maker.last() + i % 3;
+		if (!rdma_connect(id.get(), &parameters)) {
+			require(next_event(channel.get()).type >= 0,
+				"the call ends when the queue pair is destroyed");
+			id = resolve(channel.get(), listener.address());
+			found++;
+		} else {
+			require(errno == EINVAL, "there is no such queue pair");
+			missed++;
+		}
+	}
+}
+
 /* The depths that rdma_connect() and rdma_accept() agreed on, as ibv_query_qp() tells them. */
 void require_depths(const End &end, int to_peer, int from_peer, Where where = Where::current())
 {
@@ -185,6 +241,7 @@ const cases::Case all[] = {
 	{ "a caller whose port has a TCP connection to the listener calls from another port",
 	  from_a_port_in_use },
 	{ "a user cannot connect the queue pair of another user", of_another_user },
+	{ "queue pairs are destroyed while they are connected by number", called_by_number },
 	{ "a queue pair tells how many Reads its ends agreed on", agreed_depths },
 };
 

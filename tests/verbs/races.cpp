@@ -218,6 +218,32 @@ void deadline_before_farewell(const std::string &address)
 		"the device has not reset the connection");
 }
 
+/* Any number can be named in a call, also that of a queue pair that is not complete. */
+void called_too_early(const std::string &address)
+{
+	Device device(address);
+	Cq cq = device.create_cq(16);
+	ibv_qp_cap cap = { 1, 1, 1, 1, 0 };
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	Id id = resolve(channel.get(), listener.address());
+	rdma_conn_param parameters = connection_parameters();
+	Qp qp;
+
+	parameters.qp_num = create_qp(device.pd(), cq.get(), cap)->qp_num + 1;
+	{
+		cases::Told pause("pause", "qp_create 500");
+		std::jthread maker([&] { qp = create_qp(device.pd(), cq.get(), cap); });
+
+		std::this_thread::sleep_for(200ms);
+		require(rdma_connect(id.get(), &parameters) && errno == EINVAL,
+			"there is no queue pair yet");
+	}
+	require(qp->qp_num == parameters.qp_num, "that was its number");
+	require(!rdma_connect(id.get(), &parameters), "now it can be connected");
+	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
 const cases::Case all[] = {
 	{ "a callback never meets a queue pair that was given back", callback_during_unbind },
 	{ "nothing goes over TCP while two ends are joined", doorbell_during_join },
@@ -225,6 +251,7 @@ const cases::Case all[] = {
 	{ "nothing is sent if the opening message of the stream cannot be sent",
 	  doorbell_without_opening },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
+	{ "a queue pair cannot be connected before it is complete", called_too_early },
 };
 
 } /* namespace */
