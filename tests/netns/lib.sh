@@ -357,7 +357,7 @@ remove_path() {
 
 # use_path PATH FAMILY: sets the server's namespace (server_ns), its address (addr), both devices.
 use_path() {
-	server_ns=$ns1 family=$2
+	path=$1 family=$2 server_ns=$ns1
 	case $1-$2 in
 	veth-*-4) addr=10.77.0.2 ;;
 	veth-*-6) addr=fd77::2 ;;
@@ -386,6 +386,58 @@ claims_over_paths() {
 		# shellcheck disable=SC2086 # words
 		"$1" "$path" "$family" $words
 	done
+}
+
+# --- traffic: connections that write, read and send all the time, and compare what they read ---
+
+# start_traffic: starts it over four connections of the path in use, from the port after $port. The
+# output of each end goes to a file.
+start_traffic() {
+	port=$((port + 1))
+	serve "$server_ns" "$port" "$programs/peer" --connections 4 --size 262144 \
+		listen "$addr" "$port" >"$scratch/server" || { cat "$scratch/server"; return 1; }
+	start "$ns1" "$programs/peer" --connections 4 --size 262144 --endless \
+		connect "$addr" "$port" >"$scratch/client"
+	client=$!
+	wait_until 20 grep -q '^data' "$scratch/client" || { cat "$scratch"/*; return 1; }
+	[[ $link_type != xiw || $path != dummy ]] || carried_without_tcp
+}
+
+carried_without_tcp() { (($(counter "$client_dev" tx_loop))); }
+
+# segments: prints how many segments the caller has sent.
+segments() { echo $(($(counter "$client_dev" tx_fpdus) + $(counter "$client_dev" tx_loop))); }
+more_segments_than() { (($(segments) > $1)); }
+
+# told FILE EVENT...: the end that wrote FILE saw one of the events for each of four connections.
+told() {
+	local file=$1 events
+	shift
+	printf -v events '|RDMA_CM_EVENT_%s' "$@"
+	[[ $(grep -Ec "^(${events:1})$" "$scratch/$file") -eq 4 ]] && return
+	cat "$scratch/$file"
+	return 1
+}
+
+# both_end_with EVENT...: both ends exit with status 0, and each connection saw one of the events.
+both_end_with() {
+	wait "$client" || { cat "$scratch/client"; return 1; }
+	served || { cat "$scratch/server"; return 1; }
+	told client "$@"
+	told server "$@"
+}
+
+# kill_below PID: kills the program that "timeout" runs.
+kill_below() {
+	pkill -KILL -P "$1"
+	wait_gone "$1"
+}
+
+# caller_killed: ends the traffic.
+caller_killed() {
+	kill_below "$client"
+	served || { cat "$scratch/server"; return 1; }
+	told server DISCONNECTED
 }
 
 # --- the final gate ---

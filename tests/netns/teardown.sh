@@ -12,39 +12,6 @@
 loops=${LOOPS:-3}
 port=7400
 
-# start_traffic: makes four connections that write, read and send all the time. The output of each
-# end goes to a file.
-start_traffic() {
-	port=$((port + 1))
-	serve "$server_ns" "$port" "$programs/peer" --connections 4 --size 262144 \
-		listen "$addr" "$port" >"$scratch/server" || { cat "$scratch/server"; return 1; }
-	start "$ns1" "$programs/peer" --connections 4 --size 262144 --endless \
-		connect "$addr" "$port" >"$scratch/client"
-	client=$!
-	wait_until 20 grep -q '^data' "$scratch/client" || { cat "$scratch"/*; return 1; }
-	[[ $link_type != xiw || $path != dummy ]] || carried_without_tcp
-}
-
-carried_without_tcp() { (($(counter "$client_dev" tx_loop))); }
-
-# told FILE EVENT...: the end that wrote FILE saw one of the events for each of four connections.
-told() {
-	local file=$1 events
-	shift
-	printf -v events '|RDMA_CM_EVENT_%s' "$@"
-	[[ $(grep -Ec "^(${events:1})$" "$scratch/$file") -eq 4 ]] && return
-	cat "$scratch/$file"
-	return 1
-}
-
-# both_end_with EVENT...: both ends exit with status 0, and each connection saw one of the events.
-both_end_with() {
-	wait "$client" || { cat "$scratch/client"; return 1; }
-	served || { cat "$scratch/server"; return 1; }
-	told client "$@"
-	told server "$@"
-}
-
 # repeat PATH FUNCTION: runs FUNCTION several times, each time with new links and new traffic.
 repeat() {
 	local i path=$1
@@ -86,18 +53,6 @@ netdev_deleted() {
 	wait_until 20 has_no_link "$server_dev"
 }
 
-# kill_below PID: kills the program that "timeout" runs.
-kill_below() {
-	pkill -KILL -P "$1"
-	wait_gone "$1"
-}
-
-caller_killed() {
-	kill_below "$client"
-	served || { cat "$scratch/server"; return 1; }
-	told server DISCONNECTED
-}
-
 listener_killed() {
 	kill_below "$server"
 	wait "$client" || { cat "$scratch/client"; return 1; }
@@ -134,9 +89,6 @@ module_removed() {
 	has_no_link "$client_dev"
 	has_no_link "$server_dev"
 }
-
-segments() { echo $(($(counter "$client_dev" tx_fpdus) + $(counter "$client_dev" tx_loop))); }
-more_segments_than() { (($(segments) > $1)); }
 
 # cpu_is 0|1: takes CPU 1 offline or online. The traffic must go on.
 cpu_is() {
