@@ -295,6 +295,41 @@ void end_behind_a_reply(const std::string &address)
 	}
 }
 
+/* What follows a Reply is no frame, also if it looks like one. A thousand of them make an FPDU with
+ * a bad CRC.
+ */
+void second_reply(const std::string &address, bool is_rejection, std::size_t times)
+{
+	Initiator device(address);
+	Peer peer = device.accept();
+	Frame reply = Initiator::accepting(*peer.hear_frame());
+	const Octets second = reply.octets();
+
+	if (is_rejection)
+		reply.flags |= 0x20;
+
+	Octets octets = reply.octets();
+
+	for (std::size_t i = 0; i < times; i++)
+		octets.insert(octets.end(), second.begin(), second.end());
+	peer.say(octets);
+	peer.end();
+	if (is_rejection) {
+		device.expect_failure();
+	} else {
+		expect_event(device.channel(), RDMA_CM_EVENT_ESTABLISHED);
+		expect_event(device.channel(), RDMA_CM_EVENT_DISCONNECTED);
+	}
+	require(next_event(device.channel(), 50).type < 0, "no other event comes");
+}
+
+void more_replies(const std::string &address)
+{
+	for (bool is_rejection : { false, true })
+		for (std::size_t times : { 1, 1000 })
+			second_reply(address, is_rejection, times);
+}
+
 void silence_before_a_request(const std::string &address)
 {
 	Responder device(address);
@@ -512,6 +547,7 @@ const cases::Case all[] = {
 	{ "MPA-18 the opening message has a deadline", deadline_of_the_rtr },
 	{ "MPA-19 a bad frame is closed on at once, without Terminate",
 	  no_terminate_to_a_bad_frame },
+	{ "MPA-19 only the first Reply is an answer", more_replies },
 	{ "MPA-20 refused and rejected connections leave nothing behind", nothing_leaks },
 };
 
