@@ -5,6 +5,9 @@
 
 #include "conn/lane.h"
 
+/* How many jobs a lane runs before lanes that wait for a thread get theirs. */
+#define LANE_TURN	16
+
 struct workqueue_struct *xiw_lane_wq;
 
 static void lane_free(struct kref *ref)
@@ -17,43 +20,43 @@ void xiw_lane_put(struct xiw_lane *lane)
 	kref_put(&lane->ref, lane_free);
 }
 
-/* Queues the work that runs the first job. Queued work holds a reference. */
-static void lane_go(struct xiw_lane *lane)
-{
-	lockdep_assert_held(&lane->lock);
-
-	if (queue_work(xiw_lane_wq, &lane->work))
-		xiw_lane_get(lane);
-}
-
-/* Removes the first job from the list, because it may be queued again while it runs. */
+/* Returns the first job, or NULL after it has noted that the lane is idle. */
 static struct xiw_job *lane_take(struct xiw_lane *lane)
 {
 	struct xiw_job *job;
 
 	spin_lock_irq(&lane->lock);
 	job = list_first_entry_or_null(&lane->jobs, struct xiw_job, entry);
-	if (job) {
-		list_del_init(&job->entry);
-		if (!list_empty(&lane->jobs))
-			lane_go(lane);
-	}
+	if (job)
+		list_del_init(&job->entry);	/* it may be queued again while it runs */
+	else
+		lane->busy = false;
 	spin_unlock_irq(&lane->lock);
 	return job;
 }
 
 /*
- * Runs only one job, so lanes take turns when there are more of them than threads. A work item
- * never runs twice at the same time, and therefore neither do two jobs of a lane.
+ * To queue the work after each job would wake another thread each time, which finds that the work
+ * still runs. After LANE_TURN jobs it is queued all the same, so that lanes take turns when there
+ * are more of them than threads. A work item never runs twice at the same time, and therefore
+ * neither do two jobs of a lane.
  */
 static void lane_work(struct work_struct *work)
 {
 	struct xiw_lane *lane = container_of(work, struct xiw_lane, work);
-	struct xiw_job *job = lane_take(lane);
+	unsigned int turn = LANE_TURN;
+	struct xiw_job *job;
 
-	if (job)
+	do {
+		job = lane_take(lane);
+		if (!job) {
+			xiw_lane_put(lane);
+			return;
+		}
 		job->run(job);
-	xiw_lane_put(lane);
+		cond_resched();
+	} while (--turn);
+	queue_work(xiw_lane_wq, &lane->work);
 }
 
 struct xiw_lane *xiw_lane_create(void)
@@ -78,7 +81,10 @@ bool xiw_lane_queue(struct xiw_lane *lane, struct xiw_job *job)
 	fresh = list_empty(&job->entry);
 	if (fresh) {
 		list_add_tail(&job->entry, &lane->jobs);
-		lane_go(lane);
+		if (!lane->busy) {
+			lane->busy = true;
+			queue_work(xiw_lane_wq, &xiw_lane_get(lane)->work);
+		}
 	}
 	spin_unlock_irqrestore(&lane->lock, flags);
 	return fresh;

@@ -28,15 +28,17 @@ struct xiw_job {
 
 /**
  * struct xiw_lane - runs jobs one at a time, in the order in which they were queued
- * @ref: one for each user that may queue jobs, one while @work is queued
- * @lock: guards @jobs; any context
+ * @ref: one for each user that may queue jobs, one while the lane is busy
+ * @lock: guards @jobs and @busy; any context
  * @jobs: the queued jobs, the oldest first
- * @work: runs the first job
+ * @busy: @work is queued or running, and will look at @jobs again
+ * @work: runs the jobs
  */
 struct xiw_lane {
 	struct kref		ref;
 	spinlock_t		lock;
 	struct list_head	jobs;
+	bool			busy;
 	struct work_struct	work;
 };
 
