@@ -5,7 +5,7 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 
 .PHONY: all module provider install install-module install-provider
-.PHONY: demo check check-debug fuzz bench style drawings clean
+.PHONY: demo check check-debug coverage fuzz bench style drawings clean
 
 all: module provider
 
@@ -37,6 +37,9 @@ check:
 
 check-debug:
 	@tests/vm/run-debug
+
+coverage:
+	@tools/coverage
 
 fuzz:
 	@tools/fuzz --time $(or $(TIME),60)
