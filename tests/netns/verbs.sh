@@ -13,7 +13,8 @@ family=${family:-4}
 # In these programs both ends are in one process and use one device.
 names=(connect data dm dmabuf atomics immediate extended flush length notify odp odp_holes
 	rejected requests rereg resize rings srq window bad_peer scribble shares bounded destroyed
-	pieces ended outstanding threads manual callers disconnect mutated "${once[@]}")
+	pieces ended outstanding threads manual unmapped callers disconnect mutated
+	"${once[@]}")
 # "charge" needs control groups of memory. "limits" needs a test build, which can be told to have
 # only a few objects.
 ! grep -qw cgroup2 /proc/filesystems || names+=(charge)

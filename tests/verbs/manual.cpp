@@ -2,13 +2,11 @@
 /* States, attributes, errors and limits are as the manual pages of the verbs say. */
 #include "cases.hpp"
 #include "device.hpp"
+#include "full_space.hpp"
 #include "raw_peer.hpp"
-
-#include <sys/resource.h>
 
 #include <cerrno>
 #include <format>
-#include <fstream>
 #include <optional>
 
 using namespace rdma;
@@ -184,27 +182,6 @@ void incomplete_requests(const std::string &address)
 	require(ibv_wr_complete(qp) == EINVAL, "an Atomic without an SGE is refused");
 	pair.expect_alive();
 }
-
-/* While this object lives, the process cannot map more memory. */
-class FullSpace
-{
-public:
-	FullSpace()
-	{
-		std::ifstream statm("/proc/self/statm");
-		rlim_t pages = 0;
-
-		statm >> pages;
-		require(!getrlimit(RLIMIT_AS, &before_), "getrlimit");
-		rlimit full = before_;
-		full.rlim_cur = pages * 4096;
-		require(!setrlimit(RLIMIT_AS, &full), "setrlimit");
-	}
-	~FullSpace() { setrlimit(RLIMIT_AS, &before_); }
-
-private:
-	rlimit before_;
-};
 
 /* When mapping the new queue fails, the kernel has already moved the completions there. The
  * provider maps it as soon as it can.
