@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Completion queues and shared receive queues can be resized without losing entries. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <format>
 #include <thread>
 
@@ -19,8 +23,10 @@ constexpr std::chrono::milliseconds pause(1);
 
 /* a writes to b. Its completions are in the queue that is resized. */
 struct Writer {
-	explicit Writer(const std::string &address, int entries, bool notify = false)
-		: pair(address, { .send_wr = 512, .cq_entries = entries, .notify = notify }, {}),
+	explicit Writer(const std::string &address, int entries, bool notify = false,
+			std::uint32_t send_wr = 512)
+		: pair(address, { .send_wr = send_wr, .cq_entries = entries, .notify = notify },
+		       {}),
 		  from(pair.a().pd(), 64), to(pair.b().pd(), 64)
 	{
 	}
@@ -75,6 +81,22 @@ void cq_keeps_unread(const std::string &address)
 	writer.expect(180, 20);
 	writer.write(200, 32);
 	writer.expect(200, 32);
+}
+
+/* More than the kernel copies at a time with interrupts off, and more than it copies in one go. */
+void cq_keeps_many(const std::string &address)
+{
+	constexpr unsigned int many = 5000;
+	Writer writer(address, 8192, false, 8192);
+
+	writer.write(0, many);
+	writer.settle();
+	resize(writer.cq(), 16384);
+	writer.expect(0, 100);
+	resize(writer.cq(), many);
+	writer.expect(100, many - 100);
+	writer.write(many, 8);
+	writer.expect(many, 8);
 }
 
 void cq_too_small(const std::string &address)
@@ -209,6 +231,47 @@ void srq_keeps_posted(const std::string &address)
 		receiver.expect(i);
 }
 
+void srq_keeps_many(const std::string &address)
+{
+	constexpr unsigned int many = 2000;
+	Receiver receiver(address, many);
+
+	for (unsigned int i = 0; i < many; i++)
+		require(!receiver.post(i), "many requests fit");
+	for (unsigned int i = 0; i < 10; i++)
+		receiver.expect(i);
+	require(!receiver.resize(4 * many), "the queue grows");
+	for (unsigned int i = 10; i < 20; i++)
+		receiver.expect(i);
+	require(!receiver.resize(many), "the queue shrinks");
+	for (unsigned int i = 20; i < many; i++)
+		receiver.expect(i);
+}
+
+/* The kernel pauses after each round of copying. Meanwhile messages take more requests than it has
+ * copied.
+ */
+void srq_taken_meanwhile(const std::string &address)
+{
+	constexpr unsigned int many = 2000, taken = 1200;
+	cases::Told told("pause", "resize 1000");
+	Receiver receiver(address, many);
+	int err = -1;
+
+	for (unsigned int i = 0; i < many; i++)
+		require(!receiver.post(i), "many requests fit");
+	{
+		std::jthread resizer([&] { err = receiver.resize(2 * many); });
+
+		std::this_thread::sleep_for(std::chrono::milliseconds(50));
+		for (unsigned int i = 0; i < taken; i++)
+			receiver.expect(i);
+	}
+	require(!err, "the queue is resized");
+	for (unsigned int i = taken; i < many; i++)
+		receiver.expect(i);
+}
+
 void srq_too_small(const std::string &address)
 {
 	Receiver receiver(address, 64);
@@ -261,12 +324,80 @@ void srq_under_traffic(const std::string &address)
 	}
 }
 
+/* Kills a process while the kernel pauses in its resize(), which must fail until then. */
+void kill_during(auto resize)
+{
+	cases::Told told("pause", "resize 1000");
+	int ready[2], status;
+	char octet;
+
+	require(!pipe(ready), "pipe");
+
+	pid_t child = fork();
+
+	if (!child) {
+		resize(ready[1]);
+		_exit(0);
+	}
+	close(ready[1]);
+	require(read(ready[0], &octet, 1) == 1, "the process begins to resize its queue");
+	close(ready[0]);
+	std::this_thread::sleep_for(std::chrono::milliseconds(300));
+	require(!kill(child, SIGKILL), "kill");
+	require(waitpid(child, &status, 0) == child && WIFSIGNALED(status),
+		"the process is killed in its resize");
+}
+
+void srq_killed(const std::string &address)
+{
+	constexpr unsigned int many = 2000;
+
+	kill_during([&](int ready) {
+		Device device(address);
+		Srq srq = device.create_srq(many);
+		ibv_srq_attr attr = { 2 * many, 0, 0 };
+		ibv_recv_wr wr = {}, *bad;
+
+		for (unsigned int i = 0; i < many; i++)
+			require(!ibv_post_srq_recv(srq.get(), &wr, &bad), "many requests fit");
+		require(write(ready, "", 1) == 1, "write");
+		ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR);
+	});
+	Pair(address).expect_alive();
+}
+
+/* A queue pair in ERROR fills the queue without a connection. */
+void cq_killed(const std::string &address)
+{
+	constexpr unsigned int many = 5000;
+
+	kill_during([&](int ready) {
+		Device device(address);
+		Cq cq = device.create_cq(many);
+		Qp qp = create_qp(device.pd(), cq.get(), { 1, many, 1, 1, 0 });
+		ibv_recv_wr wr = {}, *bad;
+
+		require(qp && !modify(qp.get(), IBV_QPS_ERR), "the queue pair is in ERROR");
+		for (unsigned int i = 0; i < many; i++)
+			require(!ibv_post_recv(qp.get(), &wr, &bad), "many requests fit");
+		require(write(ready, "", 1) == 1, "write");
+		ibv_resize_cq(cq.get(), 2 * many);
+	});
+	Pair(address).expect_alive();
+}
+
 const cases::Case all[] = {
 	{ "a completion queue keeps what is unread", cq_keeps_unread },
+	{ "a completion queue keeps thousands that are unread", cq_keeps_many },
 	{ "a completion queue refuses a size that is too small or too large", cq_too_small },
 	{ "a completion queue stays armed", cq_stays_armed },
 	{ "a completion queue is resized under traffic", cq_under_traffic },
+	{ "a process can be killed while its completion queue is moved", cq_killed },
+	{ "a process can be killed while its shared receive queue is moved", srq_killed },
 	{ "a shared receive queue keeps what is posted", srq_keeps_posted },
+	{ "a shared receive queue keeps thousands that are posted", srq_keeps_many },
+	{ "a request that is taken while the queue is moved is not taken again",
+	  srq_taken_meanwhile },
 	{ "a shared receive queue refuses a size that is too small or too large", srq_too_small },
 	{ "a shared receive queue is no smaller than its limit", srq_limit_fits },
 	{ "a shared receive queue is resized under traffic", srq_under_traffic },
