@@ -4,6 +4,8 @@
 #include "device.hpp"
 #include "raw_peer.hpp"
 
+#include <cerrno>
+
 using namespace rdma;
 using namespace raw;
 
@@ -81,10 +83,88 @@ void receive_in_the_last_moment(const std::string &address)
 	require(!(ring[rq_flags] & need_doorbell), "a receive is posted without a system call");
 }
 
+/* The slot of a request that waits, by its wr_id. Its third word describes the request. */
+volatile std::uint32_t &third_word(Words ring, std::uint32_t wr_id)
+{
+	for (std::size_t i = 0; i + 2 < ring.size(); i += 4)
+		if (ring[i] == wr_id && ring[i + 1] == 0)
+			return ring[i + 2];
+	fail("no slot has this wr_id");
+}
+
+constexpr std::uint32_t first = 0x51075107, second = 0x51075108; /* wr_ids */
+
+/* The connection ends, and the peer is told that the fault is on this side. */
+void expect_local_fault(Call &call)
+{
+	auto heard = call.peer.hear_fpdu();
+
+	require(heard && heard->terminate() == Terminate{ 0, 0, 0 }, "the peer hears a Terminate");
+	require(call.end.state() == IBV_QPS_ERR, "the QP is in error");
+}
+
+/* Nothing is sent before the peer's first FPDU, so there is time to rewrite the slot. */
+void malformed_send(const std::string &address)
+{
+	constexpr std::uint32_t no_opcode = 10, opcode_mask = 0xff;
+	Call call(address);
+	Buffer memory(call.end.pd(), 64);
+
+	call.end.send(memory.sge(0, 8), first);
+	call.end.send(memory.sge(0, 8), second);
+
+	volatile std::uint32_t &word = third_word(rings_with(2, 0), first);
+
+	word = (word & ~opcode_mask) | no_opcode;
+	call.peer.say(fpdu(Tagged{}.ulpdu({})));
+	expect_completion(call.end.send_cq(), IBV_WC_LOC_QP_OP_ERR, first);
+	expect_completion(call.end.send_cq(), IBV_WC_WR_FLUSH_ERR, second);
+	expect_local_fault(call);
+}
+
+void malformed_receive(const std::string &address)
+{
+	Call call(address);
+	Buffer memory(call.end.pd(), 64);
+
+	call.peer.say(fpdu(Tagged{}.ulpdu({})));
+	call.end.receive(memory.sge(0, 8), first);
+	call.end.receive(memory.sge(8, 8), second);
+	third_word(rings_with(0, 2), first) = 1000; /* num_sge */
+	call.peer.say(fpdu(Untagged{}.ulpdu(octets_of(1, 8))));
+	expect_local_fault(call);
+	expect_completion(call.end.recv_cq(), IBV_WC_WR_FLUSH_ERR, second);
+	expect_no_completion(call.end.recv_cq());
+	require(memory.is_zero(), "nothing was placed");
+}
+
+/* Both begin with the count that the process writes: of what it has read, or posted. */
+void impossible_counts(const std::string &address)
+{
+	constexpr std::uint32_t impossible = 1000;
+	Device device(address);
+	ibv_srq_attr attr = { 128, 0, 0 };
+	{
+		Cq cq = device.create_cq(64);
+
+		the_rings([](Words) { return true; })[0] = impossible;
+		require(ibv_resize_cq(cq.get(), 128) == EINVAL, "a completion queue stays");
+	}
+	Srq srq = device.create_srq(64);
+
+	the_rings([](Words) { return true; })[0] = impossible;
+	require(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR) == EINVAL, "an SRQ stays");
+}
+
 const cases::Case all[] = {
 	{ "a counter that goes back sends nothing again", rolled_back },
 	{ "a receive posted at the last moment leaves no request for a doorbell",
 	  receive_in_the_last_moment },
+	{ "a send that no process can post completes in error and ends its connection",
+	  malformed_send },
+	{ "a receive that no process can post takes no message and ends its connection",
+	  malformed_receive },
+	{ "a queue with an impossible count is not resized", impossible_counts },
 };
 
 } /* namespace */
