@@ -254,6 +254,23 @@ void accepting_fails(const std::string &address)
 	}
 }
 
+/* The timer that looks for callers again holds the listener, whether it is stopped or about to run. */
+void destroyed_between_attempts(const std::string &address)
+{
+	Listener other(address); /* or librdmacm would close the device with its last id */
+
+	for (int round = 0; round < 20; round++) {
+		std::optional<Listener> listener(address);
+		cases::Told told("fail", "accept");
+		raw::Peer peer(listener->address());
+
+		std::this_thread::sleep_for(round * 10ms);
+		listener.reset();
+		require(peer.is_hung_up(), "the caller is hung up on");
+	}
+	Pair(address).expect_alive();
+}
+
 /* Another thread destroys the queue pair while the call is being accepted. */
 void accepted_and_destroyed(const std::string &address)
 {
@@ -287,6 +304,8 @@ constexpr cases::Case all[] = {
 	{ "a port has one listener, whatever its port space", port_of_another_space },
 	{ "two listeners are created at the same time", listening_at_once },
 	{ "callers are accepted later if there is no memory", accepting_fails },
+	{ "a listener can be destroyed while it waits to accept again",
+	  destroyed_between_attempts },
 	{ "a queue pair can be destroyed while a call is accepted with it",
 	  accepted_and_destroyed },
 	{ "a call can be accepted when its listener has gone", answered_without_listener },
