@@ -23,11 +23,12 @@ names=(connect data dm dmabuf atomics immediate extended flush length notify odp
 mapfile -t claims < <(claims_of "$programs" "${names[@]}")
 sample claims
 
-# The test runs while the module is being loaded. If it fails, the reason is in the kernel's log.
-kernel_consumer() {
-	modinfo xiw_consumer >/dev/null || skip "the test module was not built"
-	n1 modprobe xiw_consumer "address=$addr" || { dmesg | grep xiw_consumer; return 1; }
-	rmmod xiw_consumer
+# kernel_module NAME: the test runs while the module is being loaded. If it fails, the reason is in
+# the kernel's log.
+kernel_module() {
+	modinfo "$1" >/dev/null || skip "the test module was not built"
+	n1 modprobe "$1" "address=$addr" || { dmesg | grep "$1"; return 1; }
+	rmmod "$1"
 }
 
 # prove PROGRAM CLAIM: runs the program in the server's namespace. If the path has two namespaces,
@@ -70,14 +71,19 @@ prove_all() {
 	stage "the setting says whether TCP carries the stream" carried_as_set
 }
 
-plan $((${#claims[@]} + 2))
+own=2
+[[ $path != dummy ]] || own=3
+plan $((${#claims[@]} + own))
 setup make_path "$path"
 use_path "$path" "$family"
 setup set_loopback "$client_dev" "$loopback"
 setup set_loopback "$server_dev" "$loopback"
 if [[ $path == dummy ]]; then
 	prove_all
-	stage "kernel: a consumer in the kernel posts all kinds of requests" kernel_consumer
+	stage "kernel: a consumer in the kernel posts all kinds of requests" \
+		kernel_module xiw_consumer
+	stage "kernel: the queues of a consumer in the kernel are as large as they say, and call it" \
+		kernel_module xiw_queues
 else
 	setup ip1 link set veth1 gso_max_segs 1
 	setup ip2 link set veth2 gso_max_segs 1
