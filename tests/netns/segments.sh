@@ -10,6 +10,6 @@
 # Use shorter runs: some thousand segments are enough.
 export FETCH_ADDS=${FETCH_ADDS:-1000} MESSAGE_BYTES=${MESSAGE_BYTES:-4194305}
 path=veth-1500 family=6
-only_names=(data atomics immediate length odp odp_holes srq)
+only_names=(data atomics immediate length odp odp_holes srq verify)
 # shellcheck source=tests/netns/verbs.sh
 . "$(dirname "$0")/verbs.sh"

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Random programs of verbs do what a model of them says: each completion, and each byte. */
+#include "../verify/generate.hpp"
+#include "../verify/runner.hpp"
+#include "../verify/shrink.hpp"
+#include "cases.hpp"
+
+#include <cstdlib>
+#include <format>
+#include <random>
+
+using namespace verify;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+namespace
+{
+
+constexpr int shrink_seconds = 25; /* a theme gives a claim a minute */
+constexpr std::uint64_t fixed_programs = 40;
+constexpr auto fixed_time = 20s; /* an emulated machine does not get through all of them */
+
+std::uint64_t number_of(const char *name, std::uint64_t fallback)
+{
+	const char *value = std::getenv(name);
+
+	return value ? std::strtoull(value, nullptr, 0) : fallback;
+}
+
+/* Generates, executes, and reports programs. */
+class Verifier
+{
+public:
+	explicit Verifier(const std::string &address) : world_(address) {}
+	~Verifier()
+	{
+		std::cout << std::format(
+			"{} programs, {} requests, {} bytes, {} connections ended, "
+			"{} steps skipped\n",
+			tally_.programs, tally_.requests, tally_.bytes, tally_.ended,
+			tally_.skipped);
+	}
+
+	void verify(std::uint64_t seed)
+	{
+		const Program program = generate(seed, model_);
+
+		try {
+			Runner(world_, model_, program, 20s).run(tally_);
+		} catch (const std::exception &error) {
+			report(seed, program, error.what());
+			throw std::runtime_error(std::format("seed {} fails", seed));
+		}
+	}
+
+	std::uint64_t programs() const { return tally_.programs; }
+
+private:
+	/* A program that fails by chance cannot be shrunk: its parts seem to be good. */
+	void report(std::uint64_t seed, const Program &program, std::string what)
+	{
+		auto fails = [&](const Program &candidate) {
+			Tally ignored;
+
+			try {
+				Runner(world_, model_, candidate, 2s).run(ignored);
+				return false;
+			} catch (const std::exception &error) {
+				what = error.what();
+				return true;
+			}
+		};
+
+		std::cout << std::format("seed {} fails after {} programs: {}\n", seed,
+					 tally_.programs, what)
+			  << std::format("again: verbs/verify {} --seed {}; or the theme with "
+					 "VERIFY_SEED={} ONLY=verify:\n",
+					 world_.address(), seed, seed)
+			  << std::flush;
+
+		const Program small = shrink(program, fails, shrink_seconds);
+
+		std::cout << std::format("shrunk from {} steps to {}:\n{}", program.steps.size(),
+					 small.steps.size(), text(small));
+		for (int tries = 0; tries < 3 && !fails(small); tries++)
+			;
+		std::cout << "of which the last failure was: " << what << '\n' << std::flush;
+	}
+
+	World world_;
+	Model model_;
+	Tally tally_;
+};
+
+/* VERIFY_SEED replaces the programs by one. */
+bool replays(Verifier &verifier)
+{
+	if (!std::getenv("VERIFY_SEED"))
+		return false;
+	verifier.verify(number_of("VERIFY_SEED", 0));
+	return true;
+}
+
+void fixed(const std::string &address)
+{
+	Verifier verifier(address);
+	const auto end = Clock::now() + fixed_time;
+
+	for (std::uint64_t seed = 0; seed < fixed_programs && !replays(verifier); seed++) {
+		verifier.verify(seed);
+		if (Clock::now() > end)
+			break;
+	}
+}
+
+/* Fresh programs of one kind for VERIFY_SECONDS. */
+void fresh(const std::string &address, Kind kind)
+{
+	Verifier verifier(address);
+	const auto end = Clock::now() + std::chrono::seconds(number_of("VERIFY_SECONDS", 2));
+	std::uint64_t seed =
+		std::random_device()() / kinds * kinds + static_cast<std::uint64_t>(kind);
+
+	if (replays(verifier))
+		return;
+	std::cout << std::format("seeds {}, {}, and so on\n", seed, seed + kinds) << std::flush;
+	do {
+		verifier.verify(seed);
+		seed += kinds;
+	} while (Clock::now() < end);
+}
+
+void of_one(const std::string &address)
+{
+	fresh(address, Kind::one);
+}
+
+void of_many(const std::string &address)
+{
+	fresh(address, Kind::many);
+}
+
+void of_threads(const std::string &address)
+{
+	fresh(address, Kind::threads);
+}
+
+void wrong_ones(const std::string &address)
+{
+	fresh(address, Kind::wrong);
+}
+
+const cases::Case all[] = {
+	{ "programs that were made up before do what the model says", fixed },
+	{ "random programs on one queue pair do what the model says", of_one },
+	{ "random programs on several queue pairs do what the model says", of_many },
+	{ "random programs of several threads do what the model says", of_threads },
+	{ "random programs with wrong requests end as the model says", wrong_ones },
+};
+
+/* verify ADDRESS [--seed N] [--programs N] [--seconds N]: fresh programs of all kinds. */
+int at_will(std::span<char *> arguments)
+{
+	std::uint64_t seed = std::random_device()(), programs = ~std::uint64_t{ 0 }, seconds = 60;
+
+	for (std::size_t i = 2; i + 1 < arguments.size(); i += 2) {
+		const std::string_view option = arguments[i];
+		const std::uint64_t value = std::strtoull(arguments[i + 1], nullptr, 0);
+
+		if (option == "--seed")
+			seed = value, programs = 1;
+		else if (option == "--programs")
+			programs = value;
+		else if (option == "--seconds")
+			seconds = value;
+	}
+	try {
+		Verifier verifier(arguments[1]);
+		const auto end = Clock::now() + std::chrono::seconds(seconds);
+
+		std::cout << std::format("seeds from {} on\n", seed) << std::flush;
+		while (verifier.programs() < programs && Clock::now() < end)
+			verifier.verify(seed++);
+		return 0;
+	} catch (const std::exception &error) {
+		std::cout << error.what() << '\n';
+		return 1;
+	}
+}
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+	std::span arguments(argv, static_cast<std::size_t>(argc));
+
+	if (argc > 3 && std::string_view(arguments[2]).starts_with("--"))
+		return at_will(arguments);
+	return cases::run(all, argc, argv);
+}
