@@ -93,7 +93,7 @@ const char *Model::object_to_memory(const Step &step) const
 	if (step.act == Act::bind)
 		return nullptr;
 	if (step.inlined) /* is copied when it is posted, which waits for no answer */
-		user.settled = 0;
+		user.alone = true;
 	for (std::size_t i = 0; i < step.pieces.size(); i++) {
 		const Piece &piece = step.pieces[i];
 

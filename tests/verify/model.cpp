@@ -98,10 +98,11 @@ std::vector<Step> Model::sync(bool by_reads) const
 			const bool shared = setup_.sides[peer].srq;
 			const bool has_receive =
 				free_receives(peer, qp) > (shared ? to_come[peer] : 0);
+			const bool full = shared || receives(peer, qp).size() >= setup_.depth;
 
 			if (ends(qp))
 				continue;
-			if (by_reads || (!has_receive && shared)) {
+			if (by_reads || (!has_receive && full)) {
 				steps.push_back({ .act = Act::read,
 						  .side = side,
 						  .qp = qp,
