@@ -232,12 +232,14 @@ void called_too_early(const std::string &address)
 
 	parameters.qp_num = create_qp(device.pd(), cq.get(), cap)->qp_num + 1;
 	{
-		cases::Told pause("pause", "qp_create 500");
+		cases::Told pause("pause", "qp_create 1000");
+		auto begun = std::chrono::steady_clock::now();
 		std::jthread maker([&] { qp = create_qp(device.pd(), cq.get(), cap); });
 
-		std::this_thread::sleep_for(200ms);
-		require(rdma_connect(id.get(), &parameters) && errno == EINVAL,
-			"there is no queue pair yet");
+		do {
+			require(rdma_connect(id.get(), &parameters) && errno == EINVAL,
+				"there is no queue pair yet");
+		} while (std::chrono::steady_clock::now() < begun + 900ms);
 	}
 	require(qp->qp_num == parameters.qp_num, "that was its number");
 	require(!rdma_connect(id.get(), &parameters), "now it can be connected");
