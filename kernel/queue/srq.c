@@ -325,8 +325,10 @@ static int srq_tell(struct xiw_area *area, u32 entries, u32 slot_size, struct ib
 	struct xiw_create_srq_resp resp = srq_answer(area, entries, slot_size);
 	struct xiw_modify_srq req;
 
-	if (udata->inlen < sizeof(req) || ib_copy_from_udata(&req, udata, sizeof(req)))
+	if (udata->inlen < sizeof(req))
 		return -EINVAL;
+	if (ib_copy_from_udata(&req, udata, sizeof(req)))
+		return -EFAULT;
 	return copy_to_user(u64_to_user_ptr(req.response), &resp, sizeof(resp)) ? -EFAULT : 0;
 }
 
