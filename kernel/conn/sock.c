@@ -522,7 +522,7 @@ int xiw_sock_send(struct sock *sk, const void *frame, unsigned int len)
 		xiw_batch_drop(&batch);
 	}
 	xiw_stage_end(&stage);
-	return ret;
+	return ret == -EAGAIN ? -ENOMEM : ret;
 }
 
 int xiw_sock_recv(struct socket *sock, void *to, unsigned int len)

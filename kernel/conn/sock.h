@@ -121,7 +121,9 @@ int xiw_sock_names(struct socket *sock, struct sockaddr_storage *local,
  * @frame: the frame
  * @len: bytes of @frame, at most XIW_MPA_FRAME_MAX
  *
- * Return: 0, or a negative errno if TCP does not take all of it at once.
+ * Nothing else waits in the socket yet, so TCP has room for the frame unless memory is short.
+ *
+ * Return: 0; -ENOMEM; or another negative errno of TCP.
  */
 int xiw_sock_send(struct sock *sk, const void *frame, unsigned int len);
 
