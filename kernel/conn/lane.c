@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* lane.c - runs the jobs of one consumer in order, in parallel with those of other consumers */
 
+#include <linux/jiffies.h>
 #include <linux/slab.h>
 
 #include "conn/lane.h"
 
-/* How many jobs a lane runs before lanes that wait for a thread get theirs. */
-#define LANE_TURN	16
+/* A turn of a lane ends after that many jobs, and after a job that took long. */
+#define LANE_TURN_JOBS	16
+#define LANE_TURN_MS	2
 
 struct workqueue_struct *xiw_lane_wq;
 
@@ -37,14 +39,15 @@ static struct xiw_job *lane_take(struct xiw_lane *lane)
 
 /*
  * To queue the work after each job would wake another thread each time, which finds that the work
- * still runs. After LANE_TURN jobs it is queued all the same, so that lanes take turns when there
- * are more of them than threads. A work item never runs twice at the same time, and therefore
- * neither do two jobs of a lane.
+ * still runs. After a turn it is queued all the same, so that lanes take turns when there are more
+ * of them than threads. A work item never runs twice at the same time, and therefore neither do two
+ * jobs of a lane.
  */
 static void lane_work(struct work_struct *work)
 {
 	struct xiw_lane *lane = container_of(work, struct xiw_lane, work);
-	unsigned int turn = LANE_TURN;
+	unsigned long end = jiffies + msecs_to_jiffies(LANE_TURN_MS);
+	unsigned int left = LANE_TURN_JOBS;
 	struct xiw_job *job;
 
 	do {
@@ -55,7 +58,7 @@ static void lane_work(struct work_struct *work)
 		}
 		job->run(job);
 		cond_resched();
-	} while (--turn);
+	} while (--left && !time_after(jiffies, end));
 	queue_work(xiw_lane_wq, &lane->work);
 }
 

@@ -167,7 +167,8 @@ private:
 		case 1:
 			return add_send();
 		case 2: {
-			ReadRequest read = memory_.read_from(below(random_, 512), below(random_, 99));
+			ReadRequest read =
+				memory_.read_from(below(random_, 512), below(random_, 99));
 
 			return add(read.ulpdu(++requests_));
 		}
@@ -180,8 +181,8 @@ private:
 			return add(atomic.ulpdu(++requests_));
 		}
 		default:
-			return add(Untagged{ .rdmap = 0x48, .msn = ++sends_ }.ulpdu(
-				be64(random_())));
+			return add(
+				Untagged{ .rdmap = 0x48, .msn = ++sends_ }.ulpdu(be64(random_())));
 		}
 	}
 
@@ -210,12 +211,13 @@ private:
 	{
 		std::uint64_t to = below(random_, 1024);
 
-		cut(payload(random_, below(random_, 200)), [&](std::size_t at, Octets part, bool last) {
-			Tagged segment = memory_.write_to(to + at);
+		cut(payload(random_, below(random_, 200)),
+		    [&](std::size_t at, Octets part, bool last) {
+			    Tagged segment = memory_.write_to(to + at);
 
-			segment.ddp = ddp(true, last);
-			add(segment.ulpdu(part));
-		});
+			    segment.ddp = ddp(true, last);
+			    add(segment.ulpdu(part));
+		    });
 	}
 
 	void add_send()
@@ -258,7 +260,7 @@ void flip_bits(Random &random, Octets &octets)
 void set_word(Random &random, Octets &octets)
 {
 	/* No octet is "untouched", because a word may become payload. */
-	constexpr std::array<std::uint32_t, 8> words = { 0,   1,	  2,	      127,
+	constexpr std::array<std::uint32_t, 8> words = { 0,   1,       2,	   127,
 							 128, 0x10000, 0x7f7f7f7f, 0x80000000 };
 
 	if (octets.size() < 18)
@@ -319,7 +321,8 @@ void say(Random &random, Peer &peer, Octets octets)
 	if (!below(random, 4))
 		octets.resize(below(random, octets.size() + 1));
 	for (std::size_t at = 0; at < octets.size();) {
-		std::size_t size = std::min<std::size_t>(1 + below(random, 400), octets.size() - at);
+		std::size_t size =
+			std::min<std::size_t>(1 + below(random, 400), octets.size() - at);
 
 		peer.say(std::span(octets).subspan(at, size));
 		at += size;
