@@ -52,6 +52,12 @@ claim() {
 }
 
 # Each line is a path, a family, a program and its options. -a runs all sizes from 2 to 8388608.
+#
+# ib_send_bw sends as many messages as there are receives (-r, 512 unless told), and then needs
+# credits. The receiver writes one into the sender's memory after each third of the receives, which
+# causes no event. With -e, a sender without credits waits for an event all the same. If the receiver
+# is behind by two thirds of the receives, no event comes any more: both stand still. So with -e the
+# messages are large and the receives are many, and no receiver gets that far behind.
 claims=$(cat <<-'END'
 	veth-1500	4	ib_write_bw	-n 5 -a
 	veth-1500	4	ib_write_bw	-n 500 --use_old_post_send
@@ -78,7 +84,7 @@ claims=$(cat <<-'END'
 	veth-9000	6	ib_write_bw	-n 500
 	veth-9000	6	ib_atomic_lat	-n 200
 	veth-9000	6	ib_read_bw	-n 200 -e
-	veth-9000	6	ib_send_bw	-n 200 -e
+	veth-9000	6	ib_send_bw	-n 500 -r 500 -s 1048576 -e
 	veth-9000	6	ib_read_lat	-n 200 -e
 	veth-9000	6	ib_send_lat	-n 200 -e
 	dummy		4	ib_write_bw	-n 500
@@ -92,7 +98,7 @@ claims=$(cat <<-'END'
 	dummy		4	ib_write_lat	-n 5 -a
 	dummy		6	ib_write_bw	-n 500 -b -q 8
 	dummy		6	ib_read_lat	-n 500
-	dummy		6	ib_send_bw	-n 1000 -b -e
+	dummy		6	ib_send_bw	-n 1000 -r 1000 -s 1048576 -b -e
 	lo		4	ib_write_bw	-n 500
 	lo		4	ib_write_bw	-n 200 -s 8 -b -q 4 --write_with_imm
 	lo		4	ib_read_bw	-n 500
@@ -108,9 +114,7 @@ claims=$(cat <<-'END'
 	END
 )
 
-# FULL runs each program with each option over each path and family. With -e, ib_send_bw waits for
-# the event of a Send even if it needs a credit instead, and hangs if the peer is behind by two
-# thirds of the receives. With 5000 receives no peer is.
+# FULL runs each program with each option over each path and family.
 full_claims() {
 	local path family
 	for path in veth-1500 veth-9000 dummy lo; do
@@ -134,7 +138,7 @@ full_claims() {
 				ib_send_bw	-n 5 -a
 				ib_send_bw	-n 200 -b
 				ib_send_bw	-n 200 -q 8
-				ib_send_bw	-n 5000 -r 5000 -e
+				ib_send_bw	-n 1000 -r 1000 -s 1048576 -e
 				ib_send_bw	-n 200 --use-srq -r 64
 				ib_send_lat	-n 200
 				ib_send_lat	-n 5 -a
