@@ -8,6 +8,7 @@ gates=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 tree=$(realpath "$gates/../..")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+copy=$scratch/tree
 number=0 failed=0
 
 say() { printf '%s\n' "$*"; }
@@ -32,6 +33,14 @@ claim() {
 }
 
 finish() { [[ $failed -eq 0 ]]; }
+
+# make_copy: copies the tree, with what is not committed, to $copy, where faults can be planted.
+make_copy() {
+	git clone -q "$tree" "$copy"
+	(cd "$tree" && git ls-files -co --exclude-standard | while read -r file; do
+		[[ ! -f $file ]] || echo "$file"
+	done | tar -c -T -) | tar -x -C "$copy"
+}
 
 # prints TEXT COMMAND...: succeeds if the output of COMMAND matches the regular expression.
 prints() {

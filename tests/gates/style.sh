@@ -4,15 +4,6 @@
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
-copy=$scratch/tree
-
-# The faults are planted in a copy of the tree.
-make_copy() {
-	git clone -q "$tree" "$copy"
-	(cd "$tree" && git ls-files -co --exclude-standard | while read -r file; do
-		[[ ! -f $file ]] || echo "$file"
-	done | tar -c -T -) | tar -x -C "$copy"
-}
 
 style() { "$copy/tools/style" "$@"; }
 

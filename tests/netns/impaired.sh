@@ -9,14 +9,6 @@
 port=7800
 outage_s=3
 
-# nstat NAME: prints a counter of TCP, of both namespaces together.
-nstat() {
-	local ns
-	for ns in "$ns1" "$ns2"; do
-		ip netns exec "$ns" nstat -asz "$1"
-	done | awk -v name="$1" '$1 == name { sum += $2; n++ } END { print sum; exit n != 2 }'
-}
-
 # goes_on: the traffic goes on, and each end has reported nothing but connections and data.
 goes_on() {
 	local before
@@ -33,14 +25,14 @@ impaired() {
 	use_path veth-1500 4
 	tc -n "$ns1" qdisc replace dev veth1 root netem "$@"
 	tc -n "$ns2" qdisc replace dev veth2 root netem "$@"
-	before=$(nstat "$counter")
+	before=$(tcp_counter "$counter" "$ns1" "$ns2")
 	start_traffic
 	goes_on
 	caller_killed
 	tc -n "$ns1" qdisc del dev veth1 root
 	tc -n "$ns2" qdisc del dev veth2 root
-	say "$counter: $(($(nstat "$counter") - before))"
-	(($(nstat "$counter") > before))
+	say "$counter: $(($(tcp_counter "$counter" "$ns1" "$ns2") - before))"
+	(($(tcp_counter "$counter" "$ns1" "$ns2") > before))
 }
 
 # outlives FUNCTION: traffic goes on after FUNCTION.

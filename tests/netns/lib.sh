@@ -355,6 +355,18 @@ remove_path() {
 	esac
 }
 
+# tcp_counter NAME NAMESPACE...: prints a counter of TCP, of these namespaces together. Fails if one
+# of them does not count it.
+tcp_counter() {
+	local name=$1 ns
+	shift
+	for ns; do
+		ip netns exec "$ns" nstat -asz "$name"
+	done | awk -v name="$name" -v all=$# '
+		$1 == name { sum += $2; n++ }
+		END { print sum; exit n != all }'
+}
+
 # use_path PATH FAMILY: sets the server's namespace (server_ns), its address (addr), both devices.
 use_path() {
 	path=$1 family=$2 server_ns=$ns1

@@ -30,18 +30,13 @@ run_perftest() {
 	served
 }
 
-zero_windows() {
-	n1 nstat -asz TcpExtTCPWantZeroWindowAdv | awk '/^TcpExt/ { print $2 }'
-}
-
 # Each end processes received data at once, so TCP's receive window must never close.
 window_stays_open() {
 	local before
 	set_loopback "$client_dev" 0 || return
-	before=$(zero_windows) || return
-	[[ $before ]] || { say "nstat does not count closed windows"; return 1; }
+	before=$(tcp_counter TcpExtTCPWantZeroWindowAdv "$ns1") || return
 	perftest "$@" || return
-	expect_equal "$(zero_windows)" "$before" "closed windows"
+	expect_equal "$(tcp_counter TcpExtTCPWantZeroWindowAdv "$ns1")" "$before" "closed windows"
 }
 
 # claim PATH FAMILY TOOL OPTION...

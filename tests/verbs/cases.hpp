@@ -2,6 +2,7 @@
 /* A program of cases: "PROGRAM --list" prints their claims, "PROGRAM ADDRESS CLAIM" proves one. */
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
@@ -49,6 +50,14 @@ public:
 private:
 	std::ofstream file_;
 };
+
+/* The number in the environment's @variable, or @otherwise if it is not set. */
+inline std::uint64_t number_from(const char *variable, std::uint64_t otherwise)
+{
+	const char *text = std::getenv(variable);
+
+	return text ? std::stoull(text, nullptr, 0) : otherwise;
+}
 
 /* Returns the exit status, by kselftest's rules. */
 inline int run(std::span<const Case> all, int argc, char **argv)

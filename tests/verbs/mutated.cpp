@@ -348,22 +348,16 @@ void converse(const std::string &address, Role role, std::uint32_t seed)
 	subject.expect_only_what_came();
 }
 
-std::uint32_t number_from(const char *variable, std::uint32_t otherwise)
-{
-	const char *text = std::getenv(variable);
-
-	return text ? static_cast<std::uint32_t>(std::stoul(text)) : otherwise;
-}
-
 /* Calls hold(seed) for each conversation, and now and then checks that others are not harmed. */
 void many(const std::string &address, auto hold)
 {
-	std::uint32_t seed = number_from("XIW_SEED", std::random_device()());
-	std::uint32_t count = number_from("XIW_CONVERSATIONS", 200);
+	auto seed =
+		static_cast<std::uint32_t>(cases::number_from("XIW_SEED", std::random_device()()));
+	std::uint64_t count = cases::number_from("XIW_CONVERSATIONS", 200);
 	Pair bystander(address);
 
 	std::cout << std::format("{} conversations from seed {}\n", count, seed) << std::flush;
-	for (std::uint32_t i = 0; i < count; i++, seed++) {
+	for (std::uint64_t i = 0; i < count; i++, seed++) {
 		try {
 			hold(seed);
 		} catch (const std::exception &error) {

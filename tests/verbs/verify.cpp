@@ -20,13 +20,6 @@ constexpr int shrink_seconds = 25; /* a theme gives a claim a minute */
 constexpr std::uint64_t fixed_programs = 40;
 constexpr auto fixed_time = 20s; /* an emulated machine does not get through all of them */
 
-std::uint64_t number_of(const char *name, std::uint64_t fallback)
-{
-	const char *value = std::getenv(name);
-
-	return value ? std::strtoull(value, nullptr, 0) : fallback;
-}
-
 /* Generates, executes, and reports programs. */
 class Verifier
 {
@@ -97,7 +90,7 @@ bool replays(Verifier &verifier)
 {
 	if (!std::getenv("VERIFY_SEED"))
 		return false;
-	verifier.verify(number_of("VERIFY_SEED", 0));
+	verifier.verify(cases::number_from("VERIFY_SEED", 0));
 	return true;
 }
 
@@ -117,7 +110,8 @@ void fixed(const std::string &address)
 void fresh(const std::string &address, Kind kind)
 {
 	Verifier verifier(address);
-	const auto end = Clock::now() + std::chrono::seconds(number_of("VERIFY_SECONDS", 2));
+	const auto end =
+		Clock::now() + std::chrono::seconds(cases::number_from("VERIFY_SECONDS", 2));
 	std::uint64_t seed =
 		std::random_device()() / kinds * kinds + static_cast<std::uint64_t>(kind);
 
