@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* lane.c - runs the jobs of one consumer in order, in parallel with those of other consumers */
 
-#include <linux/jiffies.h>
+#include <linux/ktime.h>
 #include <linux/slab.h>
 
 #include "conn/lane.h"
 
 /* A turn of a lane ends after that many jobs, and after a job that took long. */
 #define LANE_TURN_JOBS	16
-#define LANE_TURN_MS	2
+#define LANE_TURN_NS	(2 * NSEC_PER_MSEC)
 
 struct workqueue_struct *xiw_lane_wq;
 
@@ -46,7 +46,7 @@ static struct xiw_job *lane_take(struct xiw_lane *lane)
 static void lane_work(struct work_struct *work)
 {
 	struct xiw_lane *lane = container_of(work, struct xiw_lane, work);
-	unsigned long end = jiffies + msecs_to_jiffies(LANE_TURN_MS);
+	u64 end = ktime_get_ns() + LANE_TURN_NS;
 	unsigned int left = LANE_TURN_JOBS;
 	struct xiw_job *job;
 
@@ -58,7 +58,7 @@ static void lane_work(struct work_struct *work)
 		}
 		job->run(job);
 		cond_resched();
-	} while (--left && !time_after(jiffies, end));
+	} while (--left && ktime_get_ns() < end);
 	queue_work(xiw_lane_wq, &lane->work);
 }
 
