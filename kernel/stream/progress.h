@@ -198,16 +198,18 @@ struct xiw_write {
 
 /* struct xiw_rx - receive progress */
 struct xiw_rx {
+	/* Each run looks at these two, so they come first, beside xiw_qp.doorbells. */
+	u8			waits;		/* XIW_WAIT_* */
+	bool			kick;		/* what was received may allow this end to send */
+
+	bool			crc;		/* CRCs are checked */
+	bool			recv_busy;	/* recv is in use */
 	u32			need;		/* bytes of the FPDU at the head of the socket */
 	u32			msn[DDP_NUM_QN]; /* the next one of each untagged queue */
 	struct xiw_recv		*recv;		/* receive request of the Send under way */
-	bool			recv_busy;	/* recv is in use */
 	u64			mo;		/* bytes of that Send so far: the next MO */
-	struct xiw_write	write;		/* the last one, unless delivered in a message */
-	bool			crc;		/* CRCs are checked */
-	u8			waits;		/* XIW_WAIT_* */
 	unsigned long		starved_since;	/* when a Send began to wait, in jiffies */
-	bool			kick;		/* what was received may allow this end to send */
+	struct xiw_write	write;		/* the last one, unless delivered in a message */
 };
 
 /**

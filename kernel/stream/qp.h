@@ -133,7 +133,6 @@ struct xiw_qp {
 	int			access;		/* rights that the user set, informative; no lock */
 
 	/* Where it is in its life. Written under lock, see Locking. */
-	spinlock_t		lock;
 	enum xiw_qp_state	state;		/* written by qp_move() only */
 	enum ib_qp_state	attr_state;	/* the verbs' name for IDLE: RESET, INIT or RTR */
 	struct xiw_ep		*ep;		/* with a reference, until the next claim */
@@ -144,6 +143,13 @@ struct xiw_qp {
 	struct xiw_loop		*loop;		/* of xiw_loop_carrier; else NULL */
 	struct xiw_fault	fault;		/* constant once detached */
 
+	/*
+	 * Within one host the two ends mostly run on two CPUs. Each CPU reads the fields above of
+	 * both queue pairs, and writes what its own end sends and what the other end receives. So
+	 * these three groups share no cache lines.
+	 */
+	spinlock_t		lock ____cacheline_aligned_in_smp;
+
 	/* What it sends. Its carrier's lock guards this and what it receives, see Locking. */
 	struct xiw_tx		tx;
 	struct xiw_accessor	tx_accessor;	/* reads the memory that is sent */
@@ -152,6 +158,22 @@ struct xiw_qp {
 	bool			sq_failed;	/* a request has completed with an error */
 	struct xiw_fifo		reads;		/* those that wait for their Response; size: ORD */
 	struct xiw_read		*read_slots;	/* the entries of reads */
+
+	/* What decides which thread sends. */
+	unsigned long		worker_flags;	/* XIW_WORKER_*, atomic */
+	struct llist_node	worker_new;	/* in the worker's list of new queue pairs */
+	struct list_head	worker_entry;	/* in the worker's private list */
+	u64			worker_idle_ns;	/* when the worker last found something to do */
+	struct timer_list	retry;		/* has a worker try again; with a reference */
+	unsigned long		retry_after;	/* the last pause in jiffies; guarded as tx */
+	u64			doorbell_ns;	/* when the last one that transmitted was done */
+	bool			last_read;	/* the last completed send request was a Read */
+	u32			last_cqe;	/* its completion, or a later one if unsignalled */
+
+	struct xiw_qp_stats	stats;
+
+	/* Doorbells in quick succession since the last FPDU came, which resets the counter. */
+	u32			doorbells ____cacheline_aligned_in_smp;
 
 	/* What it receives. */
 	struct xiw_rx		rx;
@@ -165,20 +187,6 @@ struct xiw_qp {
 	spinlock_t		rq_post_lock;
 
 	struct xiw_srq_waiter	srq_waiter;	/* its place at the shared receive queue */
-
-	/* Who sends. */
-	unsigned long		worker_flags;	/* XIW_WORKER_*, atomic */
-	struct llist_node	worker_new;	/* in the worker's list of new queue pairs */
-	struct list_head	worker_entry;	/* in the worker's private list */
-	u64			worker_idle_ns;	/* when the worker last found something to do */
-	struct timer_list	retry;		/* has a worker try again; with a reference */
-	unsigned long		retry_after;	/* the last pause in jiffies; guarded as tx */
-	u32			doorbells;	/* in quick succession since the last FPDU came */
-	u64			doorbell_ns;	/* when the last one that transmitted was done */
-	bool			last_read;	/* the last completed send request was a Read */
-	u32			last_cqe;	/* its completion, or a later one if unsignalled */
-
-	struct xiw_qp_stats	stats;
 };
 
 static inline struct xiw_qp *to_xiw_qp(struct ib_qp *ibqp)
