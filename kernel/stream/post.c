@@ -42,7 +42,7 @@ static void post_doorbell(struct xiw_qp *qp)
 {
 	bool more;
 
-	if (!test_and_clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags) && post_streams(qp)) {
+	if (!xiw_worker_take(qp, XIW_WORKER_DEFERRED) && post_streams(qp)) {
 		xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
 		set_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
 		xiw_ring_defer(&qp->sq);

@@ -64,16 +64,15 @@ enum xiw_qp_lock_result xiw_qp_lock_now(struct xiw_qp *qp)
 		smp_mb__after_atomic();		/* pairs with xiw_qp_unlocked() */
 		result = qp_lock_driver(qp, false);
 	}
-	if (result != XIW_QP_LOCKED_OUT && test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
-		clear_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags);
+	if (result != XIW_QP_LOCKED_OUT)
+		xiw_worker_take(qp, XIW_WORKER_LOCKED_OUT);
 	return result;
 }
 
 void xiw_qp_unlocked(struct xiw_qp *qp)
 {
 	smp_mb();	/* pairs with xiw_qp_lock_now(): it gets the lock, or we see its flag */
-	if (unlikely(test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags)) &&
-	    test_and_clear_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
+	if (xiw_worker_take(qp, XIW_WORKER_LOCKED_OUT))
 		xiw_worker_queue(qp);
 }
 

@@ -163,7 +163,7 @@ static bool tx_run(struct xiw_qp *qp, size_t *budget)
 	}
 	if (tx->hold || !xiw_qp_open(qp))
 		return false;
-	clear_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
+	xiw_worker_take(qp, XIW_WORKER_DEFERRED);
 	xiw_stage_begin(&run.stage);
 	xiw_ring_watch(&qp->sq);
 	do {

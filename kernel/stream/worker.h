@@ -17,6 +17,13 @@ static inline bool xiw_worker_watches(const struct xiw_qp *qp)
 	return test_bit(XIW_WORKER_WATCHES, &qp->worker_flags);
 }
 
+/* Clears a flag that is rarely set; then looking costs less. Return: whether it was set. */
+static inline bool xiw_worker_take(struct xiw_qp *qp, int flag)
+{
+	return unlikely(test_bit(flag, &qp->worker_flags)) &&
+	       test_and_clear_bit(flag, &qp->worker_flags);
+}
+
 /* worker.c APIs */
 
 /**
