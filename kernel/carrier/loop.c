@@ -153,7 +153,7 @@ static void loop_join(struct xiw_loop *loop, struct xiw_qp *qp, unsigned int end
 
 	loop->qp[end] = qp;
 	spin_lock_irqsave(&qp->lock, flags);
-	qp->loop = loop;
+	WRITE_ONCE(qp->loop, loop);
 	WRITE_ONCE(qp->carrier, &xiw_loop_carrier);
 	spin_unlock_irqrestore(&qp->lock, flags);
 }
@@ -186,7 +186,7 @@ static void loop_part(struct xiw_qp *qp)
 
 	peer = loop_peer(qp);
 	loop->qp[loop->qp[1] == qp] = NULL;
-	qp->loop = NULL;
+	WRITE_ONCE(qp->loop, NULL);
 	WRITE_ONCE(qp->carrier, &xiw_over_tcp_carrier);
 	if (peer)
 		xiw_ep_wake(peer->ep, XIW_EP_EV_ALONE);

@@ -219,7 +219,7 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 	if (qp->ep != ep || !qp_move(qp, XIW_QP_RTS))
 		ret = -EINVAL;
 	else
-		qp->sk = sk;
+		WRITE_ONCE(qp->sk, sk);
 	spin_unlock_irqrestore(&qp->lock, flags);
 	return ret;
 }
@@ -237,7 +237,7 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 	if (attached) {
 		if (!qp_move(qp, XIW_QP_ERROR))
 			*cause = qp->fault.cause;
-		qp->sk = NULL;	/* a waiter for its lock must not take it for the next socket */
+		WRITE_ONCE(qp->sk, NULL);	/* what waits for its lock must look again */
 		if (qp->carrier->part)
 			qp->carrier->part(qp);
 		WRITE_ONCE(qp->tx.blocked, true);

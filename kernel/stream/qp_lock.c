@@ -22,9 +22,14 @@ static bool qp_hold_driver(struct xiw_qp *qp, struct xiw_driver *driver)
 	return attached;
 }
 
+/*
+ * The caller has locked what drove @qp a moment ago. If @qp was detached meanwhile, the next attach
+ * may write these fields at any time, but never the old values: the caller has a reference on what
+ * they point to, so it is not used again.
+ */
 static bool qp_is_driven_by(const struct xiw_qp *qp, const struct xiw_driver *driver)
 {
-	return qp->sk == driver->sk && qp->loop == driver->loop;
+	return READ_ONCE(qp->sk) == driver->sk && READ_ONCE(qp->loop) == driver->loop;
 }
 
 static void qp_unlock(const struct xiw_driver *driver)
@@ -86,8 +91,7 @@ void xiw_qp_unlock(struct xiw_qp *qp)
 
 void xiw_qp_check_locked(const struct xiw_qp *qp)
 {
-	if (!WARN_ON_ONCE(!xiw_qp_attached(qp)))
-		qp->carrier->assert_locked(qp);
+	xiw_carrier_assert_locked(qp);
 }
 
 void xiw_qp_resume_rx(struct xiw_qp *qp)
