@@ -4,6 +4,7 @@
 #include <linux/init.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
+#include <linux/rcupdate.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/xiw-abi.h>
@@ -93,7 +94,7 @@ no_lanes:
  * 3. All devices are removed; this also waits for removals that are under way. Processes lose their
  *    objects and get EIO from now on, and kernel consumers release theirs.
  * 4. Nothing queues work any more: no queue pair to a worker, no endpoint or device to a workqueue.
- *    So these can be stopped.
+ *    So these can be stopped. A timer of an endpoint that has gone may still be about to return.
  * 5. Without them nothing sends, so the pages for sending can be freed.
  *
  * A process that has a device open does not keep the module loaded, because the core can take the
@@ -107,6 +108,7 @@ static void __exit main_exit(void)
 	xiw_workers_exit();
 	xiw_odp_exit();
 	xiw_lanes_exit();
+	synchronize_rcu();
 	xiw_batch_exit();
 	xiw_devices_exit();
 }

@@ -2,6 +2,7 @@
 /* pause.c - lets a test make a test build wait or fail at a named place */
 
 #include <linux/delay.h>
+#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/sprintf.h>
 #include <linux/string.h>
@@ -17,13 +18,15 @@ void xiw_pause(const char *place)
 {
 	char name[sizeof(pause_at)];
 	unsigned int ms;
+	ktime_t end;
 
 	if (sscanf(pause_at, "%63s %u", name, &ms) != 2 || strcmp(name, place))
 		return;
+	end = ktime_add_ms(ktime_get(), ms);
 	if (preemptible() && !in_softirq())
 		msleep(ms);
-	else
-		mdelay(ms);
+	while (ktime_before(ktime_get(), end))	/* mdelay() may be shorter than it says */
+		mdelay(1);
 }
 
 static char fail_at[64];	/* "PLACE", or empty */

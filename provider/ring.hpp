@@ -48,8 +48,9 @@ using SharedWord = std::atomic_ref<std::uint32_t>;
  * WorkRing - fills the slots of a send, receive or shared receive queue
  *
  * The producer index is kept here, and the kernel reads a copy in the mapping. If the process
- * overwrites the copy by mistake, the next post restores it. If the kernel has used the wrong
- * value before that, it ends the queue pair.
+ * overwrites the copy by mistake, the next post restores it. If the kernel has read the wrong value
+ * before that, it may execute old slots as well, and ends the queue pair if it finds the counts
+ * impossible.
  *
  * freed_ is the last value read of the counter of free slots. Another CPU writes to the cache
  * line of that counter, so it is read again only when the ring looks full.

@@ -39,11 +39,7 @@
  * Socket and frames
  */
 
-/*
- * Takes over a socket. The job is queued only if data or the FIN arrived before the callbacks were
- * set. If it were queued for a connection that has sent nothing, that connection would hold an
- * early place in the lane, and be served before an older one whose Request arrived first.
- */
+/* Takes over a socket. Its callbacks have missed what happened before. */
 static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 {
 	if (ep->sk)
@@ -52,8 +48,6 @@ static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 	ep->sk = sock->sk;
 	ep->sock = sock;
 	xiw_sock_attach(sock, ep);
-	if (!ep->initiator && (xiw_sock_pending(sock->sk) || xiw_sock_ended(sock->sk)))
-		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 }
 
 /* Frees the handshake frames; the consumer has been told their contents. */
@@ -83,11 +77,15 @@ static int ep_dial(struct xiw_ep *ep, bool new_port)
 		return PTR_ERR(sock);
 	xiw_sock_charge(sock->sk, ep->qp->payer);	/* a kernel thread redials */
 	ep->frame_len = 0;
-	ep_adopt(ep, sock);
 	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, new_port);
-	if (ret)
-		xiw_ep_drop_socket(ep, true);
-	return ret;
+	if (ret) {
+		xiw_sock_release(sock, true);
+		return ret;
+	}
+	ep_adopt(ep, sock);
+	if (READ_ONCE(ep->sk->sk_state) != TCP_SYN_SENT)
+		set_bit(XIW_EP_EV_SOCKET, &ep->events);
+	return 0;
 }
 
 /*
@@ -103,14 +101,6 @@ static int ep_call(struct xiw_ep *ep)
 	return ret == -EADDRNOTAVAIL ? ep_dial(ep, true) : ret;
 }
 
-int xiw_ep_dial(struct xiw_ep *ep)
-{
-	lockdep_assert_held(&ep->lock);
-
-	xiw_ep_set_deadline(ep, EP_CONNECT_MS);
-	return ep_call(ep);
-}
-
 /* TCP is connected: sends the Request. */
 static void ep_request(struct xiw_ep *ep)
 {
@@ -120,10 +110,14 @@ static void ep_request(struct xiw_ep *ep)
 	lock_sock(ep->sk);
 	ret = len < 0 ? len : xiw_sock_send(ep->sk, ep->frame, len);
 	xiw_sock_unlock(ep->sk);
-	if (ret)
+	if (ret) {
 		xiw_ep_finish(ep, ret, XIW_OK);
-	else
-		xiw_ep_move(ep, XIW_EP_WAIT_REPLY);
+		return;
+	}
+	xiw_ep_move(ep, XIW_EP_WAIT_REPLY);
+	/* One event may stand for the connection and for what came after it. */
+	if (xiw_sock_pending(ep->sk) || xiw_sock_ended(ep->sk))
+		set_bit(XIW_EP_EV_SOCKET, &ep->events);
 }
 
 static void ep_connecting(struct xiw_ep *ep)
@@ -442,6 +436,24 @@ static void ep_look(struct xiw_ep *ep)
 }
 
 /*
+ * On one host TCP connects at once. Then the caller sends the Request, unless the lane has to send
+ * older ones first. So the lane need not be woken for it.
+ */
+int xiw_ep_dial(struct xiw_ep *ep)
+{
+	int ret;
+
+	lockdep_assert_held(&ep->lock);
+
+	xiw_ep_set_deadline(ep, EP_CONNECT_MS);
+	ret = ep_call(ep);
+	xiw_pause("ep_dial");
+	if (!ret && READ_ONCE(ep->events) && xiw_lane_idle(ep->lane))
+		ep_look(ep);
+	return ret;
+}
+
+/*
  * Events that arrive during the first look may be older than those of the next job in the lane, so
  * look a second time before that job runs.
  *
@@ -506,5 +518,11 @@ struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
 	ep->listener = listener;
 	xiw_ep_set_deadline(ep, EP_REQUEST_MS);
 	ep_adopt(ep, sock);
+	/*
+	 * If the job were queued for a connection that has sent nothing, that connection would hold
+	 * an early place in the lane, and be served before an older one whose Request came first.
+	 */
+	if (xiw_sock_pending(sock->sk) || xiw_sock_ended(sock->sk))
+		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 	return ep;
 }

@@ -6,7 +6,7 @@
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/net.h>
-#include <linux/workqueue.h>
+#include <linux/timer.h>
 #include <rdma/iw_cm.h>
 
 #include "carrier/batch.h"
@@ -95,8 +95,8 @@ struct xiw_ep {
 	unsigned long		events;
 	struct xiw_lane		*lane;
 	struct xiw_job		job;
-	struct delayed_work	deadline;
-	struct delayed_work	retry;
+	struct timer_list	deadline;
+	struct timer_list	retry;
 
 	struct mutex		lock;
 	enum xiw_ep_state	state;
@@ -144,7 +144,9 @@ struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state,
 
 /**
  * xiw_ep_dial - open a socket and start to connect
- * @ep: endpoint of an initiator, locked; @ep->ours and @ep->cm_id are set
+ * @ep: endpoint of an initiator, locked; @ep->ours, @ep->cm_id and @ep->qp are set
+ *
+ * The Request may have been sent on return, or the attempt may have failed and been reported.
  *
  * Return: 0 or a negative errno.
  */

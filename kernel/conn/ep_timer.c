@@ -2,21 +2,26 @@
 /* ep_timer.c - the timers of an endpoint: its deadline, and the retry of received data */
 
 #include <linux/jiffies.h>
+#include <linux/timer.h>
 
 #include "conn/ep.h"
 
-/* A pending timer holds a reference. Takes that first, because the timer may expire at once. */
-static void ep_set_timer(struct xiw_ep *ep, struct delayed_work *timer, unsigned int timeout_ms)
+static void ep_clear_timer(struct xiw_ep *ep, struct timer_list *timer)
 {
-	xiw_ep_get(ep);
-	if (mod_delayed_work(xiw_lane_wq, timer, msecs_to_jiffies(timeout_ms)))
-		xiw_ep_put(ep);		/* it was pending and has a reference */
+	if (timer_delete(timer))
+		xiw_ep_put(ep);
 }
 
-static void ep_clear_timer(struct xiw_ep *ep, struct delayed_work *timer)
+/*
+ * A pending timer holds a reference. Takes that first, because the timer may expire at once. A
+ * timer that is set again while it is about to expire might expire early, so it is deleted before.
+ */
+static void ep_set_timer(struct xiw_ep *ep, struct timer_list *timer, unsigned int timeout_ms)
 {
-	if (cancel_delayed_work(timer))
-		xiw_ep_put(ep);
+	ep_clear_timer(ep, timer);
+	xiw_ep_get(ep);
+	if (mod_timer(timer, jiffies + msecs_to_jiffies(timeout_ms)))
+		xiw_ep_put(ep);		/* another thread has set it meanwhile */
 }
 
 void xiw_ep_set_deadline(struct xiw_ep *ep, unsigned int timeout_ms)
@@ -51,17 +56,21 @@ void xiw_ep_clear_timers(struct xiw_ep *ep)
 	ep_clear_timer(ep, &ep->retry);
 }
 
-static void ep_deadline_work(struct work_struct *work)
+/*
+ * These two only queue the job. They may put the last reference. After that nothing waits for them
+ * but main_exit(), by an RCU grace period.
+ */
+static void ep_deadline_expired(struct timer_list *timer)
 {
-	struct xiw_ep *ep = container_of(to_delayed_work(work), struct xiw_ep, deadline);
+	struct xiw_ep *ep = container_of(timer, struct xiw_ep, deadline);
 
 	xiw_ep_wake(ep, XIW_EP_EV_DEADLINE);
 	xiw_ep_put(ep);
 }
 
-static void ep_retry_work(struct work_struct *work)
+static void ep_retry_expired(struct timer_list *timer)
 {
-	struct xiw_ep *ep = container_of(to_delayed_work(work), struct xiw_ep, retry);
+	struct xiw_ep *ep = container_of(timer, struct xiw_ep, retry);
 
 	xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 	xiw_ep_put(ep);
@@ -69,7 +78,7 @@ static void ep_retry_work(struct work_struct *work)
 
 void xiw_ep_init_timers(struct xiw_ep *ep)
 {
-	INIT_DELAYED_WORK(&ep->deadline, ep_deadline_work);
-	INIT_DELAYED_WORK(&ep->retry, ep_retry_work);
+	timer_setup(&ep->deadline, ep_deadline_expired, 0);
+	timer_setup(&ep->retry, ep_retry_expired, 0);
 	ep->due = jiffies + MAX_JIFFY_OFFSET;
 }

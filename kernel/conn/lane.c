@@ -93,6 +93,17 @@ bool xiw_lane_queue(struct xiw_lane *lane, struct xiw_job *job)
 	return fresh;
 }
 
+bool xiw_lane_idle(struct xiw_lane *lane)
+{
+	unsigned long flags;
+	bool idle;
+
+	spin_lock_irqsave(&lane->lock, flags);
+	idle = !lane->busy;
+	spin_unlock_irqrestore(&lane->lock, flags);
+	return idle;
+}
+
 int xiw_lanes_init(void)
 {
 	xiw_lane_wq = alloc_workqueue("xiw_lane", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);

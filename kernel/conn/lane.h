@@ -14,6 +14,9 @@
  * may wait for another one, so consumers do not share lanes. A listener has a lane for all incoming
  * connections of its port. A process has one for all outgoing connections on one device. A kernel
  * consumer has one for each outgoing connection.
+ *
+ * A job is one step of a connection. The process that opens a connection may take the first step
+ * itself while the lane is idle, because no older one is left behind then.
  */
 
 /**
@@ -42,7 +45,7 @@ struct xiw_lane {
 	struct work_struct	work;
 };
 
-/* Runs the lanes, and the timers that queue jobs. */
+/* Runs the lanes, and the timer of a listener. */
 extern struct workqueue_struct *xiw_lane_wq;
 
 /* lane.c APIs */
@@ -73,6 +76,9 @@ static inline void xiw_job_init(struct xiw_job *job, void (*run)(struct xiw_job 
  * Return: true, or false if @job was queued already.
  */
 bool xiw_lane_queue(struct xiw_lane *lane, struct xiw_job *job);
+
+/* Returns whether all jobs that were queued before the call have run. Context: any. */
+bool xiw_lane_idle(struct xiw_lane *lane);
 
 int xiw_lanes_init(void);
 

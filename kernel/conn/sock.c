@@ -3,6 +3,7 @@
 
 #include <linux/inetdevice.h>
 #include <linux/minmax.h>
+#include <linux/xarray.h>
 #include <net/addrconf.h>
 #include <net/inet6_hashtables.h>
 #include <net/ipv6.h>
@@ -29,10 +30,10 @@
 /*
  * Callbacks
  *
- * TCP calls them with the socket lock held: the spinlock in softirq, else the lock of the process
- * that works through the backlog. xiw_sock_attach() and xiw_sock_detach() take that lock too, so
- * the endpoint cannot go away during a callback. The exception is a listener's data_ready, which
- * only RCU protects.
+ * TCP calls them with the socket lock held: the spinlock in softirq (for an ICMP error even if a
+ * process has the lock), else the lock of the process that works through the backlog. Attaching and
+ * detaching take both, so the endpoint cannot go away during a callback. The exception is a
+ * listener's data_ready, which only RCU protects.
  */
 
 static struct xiw_ep *sock_ep(const struct sock *sk)
@@ -102,15 +103,18 @@ static void sock_state_change(struct sock *sk)
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 }
 
+/* The listening sockets and their struct xiw_listener, by the address of the struct sock. */
+static DEFINE_XARRAY(sock_listeners);
+
 static void sock_listener_ready(struct sock *sk)
 {
 	struct xiw_listener *listener;
 
-	/* A child inherits this callback until it is accepted. */
+	/* A child inherits this callback until it is accepted, and whatever sk_user_data holds. */
 	if (sk->sk_state != TCP_LISTEN)
 		return;
 	rcu_read_lock();
-	listener = rcu_dereference_sk_user_data(sk);
+	listener = xa_load(&sock_listeners, (unsigned long)sk);
 	if (listener)
 		xiw_listener_wake(listener);
 	rcu_read_unlock();
@@ -132,7 +136,15 @@ static const struct sock_callbacks sock_ep_callbacks = {
 };
 
 /* Those of a fresh socket, which are the same for all TCP sockets of the kernel. */
-static struct sock_callbacks sock_saved_callbacks;
+static struct sock_callbacks sock_saved_callbacks __aligned(8);	/* see SOCK_RESERVED */
+
+/*
+ * A BPF program can put a socket into a sockmap as soon as TCP is connected, unless the socket has
+ * an owner. The sockmap then owns sk_user_data, and TCP needs its pointer to close the socket. So a
+ * socket without an endpoint has this owner as long as TCP may connect, and a child inherits it.
+ * Nobody follows this pointer; it is only aligned for the flags.
+ */
+#define SOCK_RESERVED	((void *)&sock_saved_callbacks)
 
 static void sock_save_callbacks(const struct sock *sk)
 {
@@ -145,13 +157,15 @@ static void sock_save_callbacks(const struct sock *sk)
 static void sock_set_callbacks(struct sock *sk, void *owner, const struct sock_callbacks *callbacks)
 {
 	lock_sock(sk);
-	write_lock_bh(&sk->sk_callback_lock);
-	__rcu_assign_sk_user_data_with_flags(sk, owner, owner ? SK_USER_DATA_NOCOPY : 0);
-	WRITE_ONCE(sk->sk_data_ready, callbacks->data_ready);
+	spin_lock_bh(&sk->sk_lock.slock);
+	write_lock(&sk->sk_callback_lock);
+	rcu_assign_sk_user_data(sk, owner);
+	smp_store_release(&sk->sk_data_ready, callbacks->data_ready);	/* see sock_responder() */
 	sk->sk_write_space = callbacks->write_space;
 	sk->sk_state_change = callbacks->state_change;
 	sk->sk_error_report = callbacks->error_report;
-	write_unlock_bh(&sk->sk_callback_lock);
+	write_unlock(&sk->sk_callback_lock);
+	spin_unlock_bh(&sk->sk_lock.slock);
 	xiw_sock_unlock(sk);
 }
 
@@ -193,6 +207,7 @@ struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm
 	sk = sock->sk;
 	sk_net_refcnt_upgrade(sk);
 	sock_save_callbacks(sk);
+	sock_set_callbacks(sk, SOCK_RESERVED, &sock_saved_callbacks);
 	sk->sk_allocation = GFP_ATOMIC | __GFP_NOMEMALLOC;
 	sk->sk_use_task_frag = false;
 	sk->sk_rcvbuf = max(sk->sk_rcvbuf, SOCK_RCVBUF);
@@ -274,9 +289,16 @@ int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, i
 	ret = kernel_bind(sock, (struct sockaddr_unsized *)&addr, sock_addr_len(&addr));
 	if (ret)
 		return ret;
+	ret = xa_err(xa_store(&sock_listeners, (unsigned long)sock->sk, listener,
+			      GFP_KERNEL_ACCOUNT));
+	if (ret)
+		return ret;
 	callbacks.data_ready = sock_listener_ready;
-	sock_set_callbacks(sock->sk, listener, &callbacks);
-	return kernel_listen(sock, backlog);
+	sock_set_callbacks(sock->sk, SOCK_RESERVED, &callbacks);
+	ret = kernel_listen(sock, backlog);
+	if (ret)
+		xa_erase(&sock_listeners, (unsigned long)sock->sk);
+	return ret;
 }
 
 /*
@@ -331,22 +353,36 @@ void xiw_sock_forget_payer(struct sock *sk)
 #endif
 }
 
+/*
+ * If a BPF program makes the port shared, TCP migrates children of another socket to this queue. A
+ * sockmap may own them.
+ */
+static bool sock_is_child(struct sock *sk)
+{
+	return rcu_access_pointer(__sk_user_data(sk)) == SOCK_RESERVED;
+}
+
 int xiw_sock_accept(struct socket *listening, struct socket **sock)
 {
 	int ret;
 
 	ret = xiw_fails("accept") ? -ENOMEM : kernel_accept(listening, sock, O_NONBLOCK);
-	if (ret || xiw_sock_charge((*sock)->sk, mem_cgroup_from_sk(listening->sk)))
+	if (ret)
 		return ret;
-	xiw_sock_detach(*sock);
+	if (sock_is_child((*sock)->sk)) {
+		if (xiw_sock_charge((*sock)->sk, mem_cgroup_from_sk(listening->sk)))
+			return 0;
+		xiw_sock_detach(*sock);
+	}
 	xiw_sock_release(*sock, true);
 	return -ENOBUFS;
 }
 
 void xiw_sock_unlisten(struct socket *sock)
 {
-	xiw_sock_detach(sock);
 	kernel_sock_shutdown(sock, SHUT_RDWR);
+	xa_erase(&sock_listeners, (unsigned long)sock->sk);
+	xiw_sock_detach(sock);	/* TCP no longer listens, so no sockmap takes it */
 }
 
 int xiw_sock_shutdown(struct socket *sock)
@@ -456,7 +492,7 @@ static const struct xiw_ep *sock_responder(const struct sock *sk)
 	const struct xiw_ep *ep;
 
 	if (!sk_fullsock(sk) || READ_ONCE(sk->sk_state) != TCP_ESTABLISHED ||
-	    READ_ONCE(sk->sk_data_ready) != sock_data_ready)
+	    smp_load_acquire(&sk->sk_data_ready) != sock_data_ready)	/* then ep is an endpoint */
 		return NULL;
 	ep = rcu_dereference_sk_user_data(sk);
 	return ep && !ep->initiator ? ep : NULL;

@@ -29,12 +29,12 @@ struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm
 
 /**
  * xiw_sock_connect - start to connect
- * @sock: fresh socket, attached to its endpoint
+ * @sock: fresh socket
  * @local: local address; another port is used if this one is taken
  * @remote: remote address
  * @new_port: do not use the port of @local
  *
- * Return: 0 (the state_change callback then reports the outcome) or a negative errno.
+ * Return: 0, with the socket in any state that may follow; or a negative errno.
  */
 int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *remote, bool new_port);
@@ -79,8 +79,8 @@ void xiw_sock_forget_payer(struct sock *sk);
  * @listening: from xiw_sock_listen()
  * @sock: set to its socket, which is charged to the process that listens
  *
- * Return: 0; -EAGAIN if there is none; -ENOBUFS if TCP may not use more memory, and then the
- * connection is reset; or another negative errno.
+ * Return: 0; -EAGAIN if there is none; -ENOBUFS if the connection was reset, because TCP may not
+ * use more memory or because it was made for another socket; or another negative errno.
  */
 int xiw_sock_accept(struct socket *listening, struct socket **sock);
 

@@ -5,6 +5,7 @@
 
 #include <linux/limits.h>
 #include <linux/log2.h>
+#include <linux/minmax.h>
 #include <linux/types.h>
 #include <asm/barrier.h>
 #include <rdma/xiw-abi.h>
@@ -26,8 +27,13 @@
  *
  * The kernel trusts nothing that user space writes. It never reads back a word that it wrote
  * itself. It checks the number of waiting slots against the room that is left by slots taken but
- * not yet returned. This detects a counter that goes back as well as one that runs ahead. It copies
- * a slot once and checks the copy.
+ * not yet returned. This detects a counter that goes back as well as one that runs ahead. Slots
+ * that were counted once may be taken even if the process changes the counter afterwards. The
+ * kernel copies a slot once and checks the copy.
+ *
+ * While a process posts as fast as it can, each access to a word of the other side moves a cache
+ * line from one CPU to the other. So the kernel reads produced once for all slots that it finds.
+ * It writes consumed for each completion, and once for all slots that it returns without one.
  */
 
 /**
@@ -37,7 +43,9 @@
  * @entries: number of slots, a power of two
  * @slot_shift: log2 of the size of a slot in bytes
  * @taken: number of slots ever copied out by the kernel
- * @returned: number of slots ever given back; the kernel's own copy of ctl->consumed
+ * @known: number of slots that were counted, but are not taken yet
+ * @returned: number of slots ever given back
+ * @told: the last value of @returned that the poster was told; the kernel's copy of ctl->consumed
  * @posted: number of slots ever filled by a kernel consumer; its own copy of ctl->produced
  */
 struct xiw_ring {
@@ -46,7 +54,9 @@ struct xiw_ring {
 	u32			entries;
 	u8			slot_shift;
 	u32			taken;
+	u32			known;
 	u32			returned;
+	u32			told;
 	u32			posted;
 };
 
@@ -68,18 +78,52 @@ static inline u32 xiw_ring_ready(const struct xiw_ring *ring)
 	return ready;
 }
 
+/*
+ * As xiw_ring_ready(), but counts again only when all slots that were counted the last time have
+ * been taken.
+ */
+static inline u32 xiw_ring_look(struct xiw_ring *ring)
+{
+	u32 ready;
+
+	if (ring->known)
+		return ring->known;
+	ready = xiw_ring_ready(ring);
+	if (likely(ready != XIW_RING_BROKEN))
+		ring->known = ready;
+	return ready;
+}
+
+/* Takes the next @n slots, which are ready. Return: the count of the first of them. */
+static inline u32 xiw_ring_take(struct xiw_ring *ring, u32 n)
+{
+	u32 first = ring->taken;
+
+	ring->taken += n;
+	ring->known -= min(ring->known, n);
+	return first;
+}
+
 /* The slot of count @count. It is in shared memory: copy it before use. */
 static inline void *xiw_ring_slot(const struct xiw_ring *ring, u32 count)
 {
 	return ring->slots + ((size_t)(count & (ring->entries - 1)) << ring->slot_shift);
 }
 
-/* Gives @n slots back to the poster, which may fill them again. */
+/* Gives @n slots back to the poster, and tells it: it may fill them again. */
 static inline void xiw_ring_return(struct xiw_ring *ring, u32 n)
 {
 	ring->returned += n;
+	ring->told = ring->returned;
 	/* pairs with the poster's acquire: the slots are read before they are filled again */
-	smp_store_release(&ring->ctl->consumed, ring->returned);
+	smp_store_release(&ring->ctl->consumed, ring->told);
+}
+
+/* Tells the poster of the slots that were given back since it was told the last time. */
+static inline void xiw_ring_tell(struct xiw_ring *ring)
+{
+	if (ring->told != ring->returned)
+		xiw_ring_return(ring, 0);
 }
 
 /* Tells the process that it can post without a system call from now on. */

@@ -72,7 +72,7 @@ enum xiw_slot_result xiw_slot_judge_payload(const struct xiw_send_slot *cur, u64
 enum xiw_slot_result xiw_slot_take_send(struct xiw_send_slot *cur, struct xiw_ring *ring,
 					const struct ib_qp_cap *cap, u32 *payload)
 {
-	u32 ready = xiw_ring_ready(ring);
+	u32 ready = xiw_ring_look(ring);
 	enum xiw_slot_result result;
 	const void *slot;
 	u32 data = 0;
@@ -82,7 +82,7 @@ enum xiw_slot_result xiw_slot_take_send(struct xiw_send_slot *cur, struct xiw_ri
 		return XIW_SLOT_NONE;
 	if (ready == XIW_RING_BROKEN)
 		return XIW_SLOT_BROKEN;
-	slot = xiw_ring_slot(ring, ring->taken++);
+	slot = xiw_ring_slot(ring, xiw_ring_take(ring, 1));
 	memcpy(cur, slot, XIW_SLOT_HEADER);
 	barrier();	/* check the copy, never the slot */
 	result = xiw_slot_judge_send(cur, cap, &data);
@@ -104,7 +104,7 @@ enum xiw_slot_result xiw_slot_take_recv(struct xiw_recv *recv, struct xiw_ring *
 {
 	enum xiw_slot_result result = XIW_SLOT_GOOD;
 	struct xiw_recv_slot *slot = xiw_ring_slot(ring, ring->taken);
-	u32 ready = xiw_ring_ready(ring);
+	u32 ready = xiw_ring_look(ring);
 
 	if (!ready)
 		return XIW_SLOT_NONE;
@@ -122,7 +122,7 @@ enum xiw_slot_result xiw_slot_take_recv(struct xiw_recv *recv, struct xiw_ring *
 	/* No message is longer (RFC 5041 section 5.2), and a completion cannot report more. */
 	recv->length = min(xiw_sges_length(recv->sge, recv->num_sge), U32_MAX);
 
-	ring->taken++;
+	xiw_ring_take(ring, 1);
 	xiw_ring_return(ring, 1);
 	return result;
 }

@@ -255,6 +255,7 @@ static void srq_settle(struct xiw_srq *srq, struct srq_move *move, u32 ready)
 	*ring = move->to;
 	ring->taken = old.taken;
 	ring->returned = old.returned;
+	ring->told = old.returned;
 	ring->posted = old.posted;
 	ring->ctl->produced = old.taken + ready;
 	ring->ctl->consumed = old.returned;

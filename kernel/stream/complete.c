@@ -39,9 +39,10 @@ static enum xiw_wc_opcode complete_wc_opcode(u8 opcode)
 }
 
 /*
- * Completes the request whose slot was just returned. After one request has failed, all later ones
- * fail as well. That includes a request that was already sent while an earlier Read still waited
- * for its Response. A request that failed by itself keeps its own status.
+ * Completes the request whose slot was the last one returned. The poster is told of the slot first.
+ * After one request has failed, all later ones fail as well. That includes a request that was
+ * already sent while an earlier Read still waited for its Response. A request that failed by itself
+ * keeps its own status.
  */
 static void complete_send(struct xiw_qp *qp, struct xiw_send_wr *wr)
 {
@@ -65,14 +66,15 @@ static void complete_send(struct xiw_qp *qp, struct xiw_send_wr *wr)
 		return;
 	if (READ_ONCE(qp->dying))
 		return;
+	xiw_ring_tell(&qp->sq);
 	if (xiw_cq_push(xiw_qp_send_cq(qp), &cqe) && xiw_qp_attached(qp))
 		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 }
 
 /*
- * The slot is returned before the completion is written: a process that sees the completion expects
- * to have room to post again. Many requests may have waited for one Read. If they are too many for
- * one softirq, a worker completes the rest.
+ * The poster is told of the slot before the completion is written: once it sees the completion, it
+ * expects to have room to post again. It is told of all others at the end. Many requests may have
+ * waited for one Read. If they are too many for one softirq, a worker completes the rest.
  */
 void xiw_qp_retire(struct xiw_qp *qp)
 {
@@ -89,9 +91,11 @@ void xiw_qp_retire(struct xiw_qp *qp)
 			xiw_worker_queue(qp);
 			break;
 		}
-		xiw_ring_return(&qp->sq, 1);
+		qp->sq.returned++;
 		complete_send(qp, wr);
 	}
+	xiw_pause("retire");
+	xiw_ring_tell(&qp->sq);
 }
 
 void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe)
@@ -161,7 +165,7 @@ static void complete_flush_send(struct xiw_qp *qp)
 	struct xiw_send_wr *wr = xiw_qp_wr(qp, sq->returned);
 
 	if (sq->returned == sq->taken) {
-		const struct xiw_send_slot *slot = xiw_ring_slot(sq, sq->taken++);
+		const struct xiw_send_slot *slot = xiw_ring_slot(sq, xiw_ring_take(sq, 1));
 
 		*wr = (struct xiw_send_wr){
 			.wr_id = READ_ONCE(slot->wr_id),
@@ -177,7 +181,7 @@ static void complete_flush_send(struct xiw_qp *qp)
 static void complete_flush_recv(struct xiw_qp *qp)
 {
 	struct xiw_cqe cqe = { .status = IB_WC_WR_FLUSH_ERR, .opcode = XIW_WC_RECV };
-	const struct xiw_recv_slot *slot = xiw_ring_slot(&qp->rq, qp->rq.taken++);
+	const struct xiw_recv_slot *slot = xiw_ring_slot(&qp->rq, xiw_ring_take(&qp->rq, 1));
 
 	cqe.wr_id = READ_ONCE(slot->wr_id);
 	xiw_ring_return(&qp->rq, 1);

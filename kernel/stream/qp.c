@@ -281,24 +281,27 @@ void xiw_qp_halt(struct xiw_qp *qp)
 		xiw_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
+static void qp_empty_ring(struct xiw_ring *ring)
+{
+	u32 ready = xiw_ring_ready(ring);
+
+	if (ready != XIW_RING_BROKEN) {
+		xiw_ring_take(ring, ready);
+		/* Even if it is none: the process may have overwritten the counter. */
+		xiw_ring_return(ring, ring->taken - ring->returned);
+	}
+	ring->known = 0;
+}
+
 /* Drops all posted requests without completions. */
 static void qp_empty_rings(struct xiw_qp *qp)
 {
-	u32 ready = xiw_ring_ready(&qp->sq);
-
 	lockdep_assert_held(&qp->lock);
 
-	if (ready != XIW_RING_BROKEN) {
-		qp->sq.taken += ready;
-		xiw_ring_return(&qp->sq, qp->sq.taken - qp->sq.returned);
-	}
+	qp_empty_ring(&qp->sq);
 	if (!qp->rq.entries)
 		return;
-	ready = xiw_ring_ready(&qp->rq);
-	if (ready != XIW_RING_BROKEN) {
-		qp->rq.taken += ready;
-		xiw_ring_return(&qp->rq, ready);
-	}
+	qp_empty_ring(&qp->rq);
 	xiw_ring_watch(&qp->rq);
 }
 

@@ -47,6 +47,9 @@ private:
 	void take_recv();
 	void unwatch();
 	int expected_state() const;
+	int look();
+	void took() { taken_++, known_--; }
+	void give_back(uint32_t n);
 	bool seen(size_t offset, const void *copy, size_t len) const;
 	int judge(const Octets &copy, uint32_t &payload) const;
 	int judge_payload(const Octets &copy, uint32_t &payload) const;
@@ -59,7 +62,8 @@ private:
 	fuzz::Input &in_;
 	bool receives_;
 	uint32_t entries_, slot_size_, max_sge_, max_inline_ = 0;
-	uint32_t taken_, returned_;
+	uint32_t taken_, returned_, told_;
+	uint32_t known_ = 0; /* slots that were counted, but not taken yet */
 	bool honest_ = true, rang_ = false, watching_ = false;
 	std::unique_ptr<xiw_queue_ctl> ctl_ = std::make_unique<xiw_queue_ctl>();
 	std::unique_ptr<uint8_t[]> slots_;
@@ -78,7 +82,7 @@ Ring::Ring(fuzz::Input &in, bool receives)
 		max_sge_ = in.up_to(std::min<uint32_t>(XIW_MAX_SGE, (slot_size_ - 32) / 16));
 		max_inline_ = in.up_to(std::min<uint32_t>(XIW_MAX_INLINE, slot_size_ - 32));
 	}
-	taken_ = returned_ = in.take<uint32_t>();
+	taken_ = returned_ = told_ = in.take<uint32_t>();
 	*ctl_ = {};
 	ctl_->produced = ctl_->consumed = taken_;
 	slots_ = std::make_unique<uint8_t[]>(size_t(entries_) * slot_size_);
@@ -143,6 +147,19 @@ int Ring::expected_state() const
 	if (!waiting)
 		return -ENOENT;
 	return waiting + held > entries_ ? -EPROTO : 0;
+}
+
+/* The same for the next slot: what was counted once may be taken whatever the counter says now. */
+int Ring::look()
+{
+	if (known_)
+		return 0;
+
+	int state = expected_state();
+
+	if (!state)
+		known_ = ctl_->produced - taken_;
+	return state;
 }
 
 /* Whether these octets were in the slot at one moment of the call. */
@@ -212,7 +229,7 @@ int Ring::judge_payload(const Octets &copy, uint32_t &payload) const
 
 void Ring::take_send()
 {
-	int state = expected_state();
+	int state = look();
 	auto room = std::make_unique<uint8_t[]>(slot_size_);
 	uint32_t payload = ~0u, expected = ~0u;
 
@@ -232,12 +249,12 @@ void Ring::take_send()
 	require(seen(0, copy.data(), XIW_SLOT_HEADER), "the header is that of the next slot");
 	require(ret == judge(copy, expected), "the verdict is that of what was copied");
 	require(ret || payload == expected, "the payload is that of what was copied");
-	taken_++;
+	took();
 }
 
 void Ring::take_recv()
 {
-	int state = expected_state();
+	int state = look();
 	auto recv = std::make_unique<kernel_recv>();
 	uint64_t sum = 0;
 
@@ -246,7 +263,7 @@ void Ring::take_recv()
 	watching_ = false;
 	if (state) {
 		require(ret == state, "an empty or impossible ring is told from a good one");
-		require(ctl_->consumed == returned_, "it is left as it is");
+		require(ctl_->consumed == told_, "it is left as it is");
 		return;
 	}
 	moments_.push_back(
@@ -260,14 +277,17 @@ void Ring::take_recv()
 	for (uint32_t i = 0; i < recv->num_sge; i++)
 		sum += recv->sge[i].length;
 	require(recv->length == std::min<uint64_t>(sum, UINT32_MAX), "its length is their sum");
-	taken_++;
-	returned_++;
+	took();
+	told_ = ++returned_;
 	require(ctl_->consumed == returned_, "its slot is given back");
 }
 
 /* The kernel stops to look. What is posted meanwhile is seen by it, or the process rings. */
 void Ring::unwatch()
 {
+	kernel_tell(ring_);
+	told_ = returned_;
+	require(ctl_->consumed == told_, "the process is told of all slots");
 	kernel_watch(ring_);
 	require(!ctl_->flags, "a process need not ring while the kernel looks");
 	rang_ = false;
@@ -277,6 +297,19 @@ void Ring::unwatch()
 	require(ctl_->flags == XIW_NEED_DOORBELL, "the process is asked to ring");
 	if (honest_ && !ready)
 		require(ctl_->produced == taken_ || rang_, "no request waits for a doorbell");
+}
+
+/* The process is told of an odd number later, as of requests without a completion. */
+void Ring::give_back(uint32_t n)
+{
+	returned_ += n;
+	if (n % 2) {
+		kernel_return_silently(ring_, n);
+	} else {
+		kernel_return(ring_, n);
+		told_ = returned_;
+	}
+	require(ctl_->consumed == told_, "slots are given back");
 }
 
 void Ring::step()
@@ -311,9 +344,7 @@ void Ring::step()
 			kernel_defer(ring_);
 			require(ctl_->flags == XIW_DOORBELL_LATER, "a doorbell may come later");
 		}
-		kernel_return(ring_, n);
-		returned_ += n;
-		require(ctl_->consumed == returned_, "slots are given back");
+		give_back(n);
 		break;
 	}
 	}

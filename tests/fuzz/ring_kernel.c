@@ -16,6 +16,7 @@ struct xiw_ring *kernel_ring(struct xiw_queue_ctl *ctl, void *slots, __u32 entri
 	xiw_ring_init(ring, ctl, slots, entries, slot_size);
 	ring->taken = count;
 	ring->returned = count;
+	ring->told = count;
 	return ring;
 }
 
@@ -78,6 +79,17 @@ int kernel_take_recv(struct kernel_recv *recv, struct xiw_ring *ring, __u32 max_
 void kernel_return(struct xiw_ring *ring, __u32 n)
 {
 	xiw_ring_return(ring, n);
+}
+
+/* As in xiw_qp_retire(). */
+void kernel_return_silently(struct xiw_ring *ring, __u32 n)
+{
+	ring->returned += n;
+}
+
+void kernel_tell(struct xiw_ring *ring)
+{
+	xiw_ring_tell(ring);
 }
 
 __u32 kernel_ready(const struct xiw_ring *ring)

@@ -27,6 +27,8 @@ int kernel_take_send(struct xiw_send_slot *cur, struct xiw_ring *ring, __u32 max
 		     __u32 max_inline, __u32 *payload);
 int kernel_take_recv(struct kernel_recv *recv, struct xiw_ring *ring, __u32 max_sge);
 void kernel_return(struct xiw_ring *ring, __u32 n);
+void kernel_return_silently(struct xiw_ring *ring, __u32 n);	/* kernel_tell() follows */
+void kernel_tell(struct xiw_ring *ring);
 __u32 kernel_ready(const struct xiw_ring *ring);
 __u32 kernel_unwatch(struct xiw_ring *ring);
 void kernel_watch(struct xiw_ring *ring);

@@ -2,6 +2,8 @@
 /*
  * xiw_queues.c - a consumer in the kernel whose queues are full, shared, resized, armed, too small
  *
+ * Others are refused, because they would be too large or of a kind that xiw does not have.
+ *
  * The test runs while the module is being loaded, in the network namespace of the process that
  * loads it. Loading fails if a check fails; the kernel's log has the line of the check. Nothing is
  * connected: requests of a queue pair in ERROR complete at once.
@@ -12,7 +14,9 @@
 #include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/nsproxy.h>
+#include <linux/scatterlist.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
@@ -22,6 +26,7 @@ MODULE_PARM_DESC(address, "IPv4 address of the device");
 
 #define WAIT	(10 * HZ)
 #define DEPTH	4
+#define LONG	600
 
 /* True if the claim does not hold, after logging that. */
 #define UNTRUE(claim)	(!(claim) && queues_say(__LINE__, #claim))
@@ -77,14 +82,15 @@ static void queues_close(struct queues *q)
 		ib_dealloc_pd(q->pd);
 }
 
-static int queues_open(struct ib_device *dev, struct queues *q, unsigned int cqe, bool shared)
+static int queues_open(struct ib_device *dev, struct queues *q, unsigned int depth,
+		       unsigned int cqe, bool shared)
 {
-	struct ib_srq_init_attr srq_attr = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct ib_srq_init_attr srq_attr = { .attr = { .max_wr = depth, .max_sge = 1 } };
 	struct ib_cq_init_attr cq_attr = { .cqe = cqe };
 	struct ib_qp_init_attr attr = {
 		.cap = {
-			.max_send_wr = DEPTH,
-			.max_recv_wr = DEPTH,
+			.max_send_wr = depth,
+			.max_recv_wr = depth,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
 		},
@@ -219,11 +225,179 @@ static int overflow(struct queues *q)
 	return UNTRUE(atomic_read(&q->errors) == 1) ? -EIO : 0;
 }
 
-static int prove(struct ib_device *dev, int (*claim)(struct queues *q), unsigned int cqe,
-		 bool shared)
+/* More entries than are read with interrupts off. They come in order, and each one once. */
+static int long_queue(struct queues *q)
+{
+	struct ib_wc *wc = kcalloc(LONG + 1, sizeof(*wc), GFP_KERNEL);
+	struct ib_recv_wr wr = {};
+	int ret = -EIO;
+	u64 i;
+
+	if (UNTRUE(wc))
+		return -ENOMEM;
+	for (i = 0; i < LONG; i++) {
+		wr.wr_id = i;
+		if (UNTRUE(!ib_post_recv(q->qp, &wr, NULL)))
+			goto free;
+	}
+	if (queues_fail(q) || UNTRUE(ib_poll_cq(q->cq, LONG + 1, wc) == LONG))
+		goto free;
+	for (i = 0; i < LONG; i++)
+		if (UNTRUE(wc[i].wr_id == i) || UNTRUE(wc[i].status == IB_WC_WR_FLUSH_ERR))
+			goto free;
+	ret = 0;
+free:
+	kfree(wc);
+	return ret;
+}
+
+/*
+ * Refusals
+ */
+
+/* Whether @made is the error @err. If it is an object, @destroy destroys it. */
+#define REFUSED(made, err, destroy)					\
+({									\
+	typeof(made) _made = (made);					\
+	if (!IS_ERR(_made))						\
+		destroy(_made);						\
+	PTR_ERR(_made) == (err);					\
+})
+
+static bool cq_refused(struct queues *q, struct ib_cq_init_attr attr, int err)
+{
+	return REFUSED(ib_create_cq(q->cq->device, NULL, NULL, NULL, &attr), err, ib_destroy_cq);
+}
+
+static bool srq_refused(struct queues *q, struct ib_srq_init_attr attr, int err)
+{
+	return REFUSED(ib_create_srq(q->pd, &attr), err, ib_destroy_srq);
+}
+
+static bool qp_refused(struct queues *q, struct ib_qp_init_attr attr, int err)
+{
+	attr.send_cq = q->cq;
+	attr.recv_cq = q->cq;
+	return REFUSED(ib_create_qp(q->pd, &attr), err, ib_destroy_qp);
+}
+
+static bool mr_refused(struct queues *q, enum ib_mr_type type, u32 max_num_sg, int err)
+{
+	return REFUSED(ib_alloc_mr(q->pd, type, max_num_sg), err, ib_dereg_mr);
+}
+
+/* Each limit of the device is exceeded by one. */
+static int too_large(struct queues *q)
+{
+	const struct ib_device_attr *max = &q->cq->device->attrs;
+	const u32 wr = max->max_qp_wr + 1;
+
+#define SRQ_OF(...)	((struct ib_srq_init_attr){ .attr = { __VA_ARGS__ } })
+#define QP_OF(...)	((struct ib_qp_init_attr){ .qp_type = IB_QPT_RC, .cap = { __VA_ARGS__ } })
+	return UNTRUE(cq_refused(q, (struct ib_cq_init_attr){ .cqe = max->max_cqe + 1 },
+				 -EINVAL)) ||
+	       UNTRUE(srq_refused(q, SRQ_OF(.max_wr = 0), -EINVAL)) ||
+	       UNTRUE(srq_refused(q, SRQ_OF(.max_wr = max->max_srq_wr + 1), -EINVAL)) ||
+	       UNTRUE(srq_refused(q, SRQ_OF(.max_wr = 1, .max_sge = max->max_srq_sge + 1),
+				  -EINVAL)) ||
+	       UNTRUE(qp_refused(q, QP_OF(.max_send_wr = wr), -EINVAL)) ||
+	       UNTRUE(qp_refused(q, QP_OF(.max_recv_wr = wr), -EINVAL)) ||
+	       UNTRUE(qp_refused(q, QP_OF(.max_send_sge = max->max_send_sge + 1), -EINVAL)) ||
+	       UNTRUE(qp_refused(q, QP_OF(.max_recv_sge = max->max_recv_sge + 1), -EINVAL)) ||
+	       UNTRUE(qp_refused(q, QP_OF(.max_inline_data = PAGE_SIZE), -EINVAL)) ||
+	       UNTRUE(mr_refused(q, IB_MR_TYPE_MEM_REG, max->max_fast_reg_page_list_len + 1,
+				 -EINVAL)) ||
+	       UNTRUE(mr_refused(q, IB_MR_TYPE_MEM_REG, 0, -EINVAL)) ? -EIO : 0;
+}
+
+/* Kinds of objects, and flags, that other devices have. */
+static int unknown_kinds(struct queues *q)
+{
+	struct ib_cq_init_attr cq = { .cqe = 1, .flags = IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN };
+	struct ib_srq_init_attr srq = { .srq_type = IB_SRQT_TM, .attr.max_wr = 1, .ext.cq = q->cq };
+	struct ib_qp_init_attr qp = { .qp_type = IB_QPT_UD };
+
+	if (UNTRUE(cq_refused(q, cq, -EOPNOTSUPP)) || UNTRUE(srq_refused(q, srq, -EOPNOTSUPP)) ||
+	    UNTRUE(qp_refused(q, qp, -EOPNOTSUPP)) ||
+	    UNTRUE(mr_refused(q, IB_MR_TYPE_SG_GAPS, 1, -EOPNOTSUPP)))
+		return -EIO;
+	qp.qp_type = IB_QPT_RC;
+	qp.create_flags = IB_QP_CREATE_SCATTER_FCS;
+	return UNTRUE(qp_refused(q, qp, -EOPNOTSUPP)) ? -EIO : 0;
+}
+
+/* Nothing changes if a limit or a size does not fit. */
+static int wrong_changes(struct queues *q)
+{
+	const struct ib_device_attr *max = &q->cq->device->attrs;
+	const enum ib_srq_attr_mask both = IB_SRQ_LIMIT | IB_SRQ_MAX_WR;
+	struct ib_srq_attr attr = { .srq_limit = DEPTH + 1 };
+
+	if (UNTRUE(ib_modify_srq(q->srq, &attr, IB_SRQ_LIMIT) == -EINVAL) ||
+	    UNTRUE(ib_modify_srq(q->srq, &attr, 1 << 5) == -EINVAL) ||
+	    UNTRUE(ib_modify_srq(q->srq, &attr, IB_SRQ_MAX_WR) == -EINVAL))	/* no size */
+		return -EIO;
+	attr.max_wr = DEPTH;
+	if (UNTRUE(ib_modify_srq(q->srq, &attr, both) == -EINVAL))
+		return -EIO;
+	attr.max_wr = max->max_srq_wr + 1;
+	if (UNTRUE(ib_modify_srq(q->srq, &attr, both) == -EINVAL) ||
+	    UNTRUE(receive(q, -1) == -EINVAL) ||
+	    UNTRUE(!ib_query_srq(q->srq, &attr)))
+		return -EIO;
+	return UNTRUE(attr.max_wr == DEPTH) || UNTRUE(!attr.srq_limit) ? -EIO : 0;
+}
+
+/* A region for one page takes the first page of two. */
+static int one_page_of_two(struct queues *q)
+{
+	struct ib_mr *mr = ib_alloc_mr(q->pd, IB_MR_TYPE_MEM_REG, 1);
+	struct page *pages[2] = {};
+	struct scatterlist sg[2];
+	int ret = -EIO;
+	int i;
+
+	if (UNTRUE(!IS_ERR(mr)))
+		return -EIO;
+	sg_init_table(sg, 2);
+	for (i = 0; i < 2; i++) {
+		pages[i] = alloc_page(GFP_KERNEL);
+		if (UNTRUE(pages[i]))
+			goto free;
+		sg_set_page(&sg[i], pages[i], PAGE_SIZE, 0);
+	}
+	if (UNTRUE(ib_dma_map_sg(q->cq->device, sg, 2, DMA_BIDIRECTIONAL) == 2))
+		goto free;
+	if (!UNTRUE(ib_map_mr_sg(mr, sg, 2, NULL, PAGE_SIZE) == 1) &&
+	    !UNTRUE(mr->length == PAGE_SIZE))
+		ret = 0;
+	ib_dma_unmap_sg(q->cq->device, sg, 2, DMA_BIDIRECTIONAL);
+free:
+	for (i = 0; i < 2; i++)
+		if (pages[i])
+			__free_page(pages[i]);
+	ib_dereg_mr(mr);
+	return ret;
+}
+
+/* An RNIC has one GID and one key, each at index 0. */
+static int tables_of_one(struct queues *q)
+{
+	struct ib_device *dev = q->cq->device;
+	union ib_gid gid;
+	u16 pkey;
+
+	return UNTRUE(!ib_query_pkey(dev, 1, 0, &pkey)) || UNTRUE(pkey == 0xffff) ||
+	       UNTRUE(ib_query_pkey(dev, 1, 1, &pkey) == -EINVAL) ||
+	       UNTRUE(!dev->ops.query_gid(dev, 1, 0, &gid)) ||
+	       UNTRUE(dev->ops.query_gid(dev, 1, 1, &gid) == -EINVAL) ? -EIO : 0;
+}
+
+static int prove(struct ib_device *dev, int (*claim)(struct queues *q), unsigned int depth,
+		 unsigned int cqe, bool shared)
 {
 	struct queues q = {};
-	int ret = queues_open(dev, &q, cqe, shared) ?: claim(&q);
+	int ret = queues_open(dev, &q, depth, cqe, shared) ?: claim(&q);
 
 	queues_close(&q);
 	return ret;
@@ -249,10 +423,16 @@ static int __init queues_init(void)
 		return PTR_ERR(id);
 	if (!UNTRUE(!rdma_bind_addr(id, (struct sockaddr *)&sin)) && !UNTRUE(id->device)) {
 		dev = id->device;
-		ret = prove(dev, full_queues, 4 * DEPTH, false) ?:
-		      prove(dev, shared_queue, 4 * DEPTH, true) ?:
-		      prove(dev, notifications, 4 * DEPTH, false) ?:
-		      prove(dev, overflow, 1, false);
+		ret = prove(dev, full_queues, DEPTH, 4 * DEPTH, false) ?:
+		      prove(dev, shared_queue, DEPTH, 4 * DEPTH, true) ?:
+		      prove(dev, notifications, DEPTH, 4 * DEPTH, false) ?:
+		      prove(dev, overflow, DEPTH, 1, false) ?:
+		      prove(dev, long_queue, LONG, 2 * LONG, false) ?:
+		      prove(dev, too_large, DEPTH, 1, false) ?:
+		      prove(dev, unknown_kinds, DEPTH, 1, false) ?:
+		      prove(dev, wrong_changes, DEPTH, 1, true) ?:
+		      prove(dev, one_page_of_two, DEPTH, 1, false) ?:
+		      prove(dev, tables_of_one, DEPTH, 1, false);
 	}
 	rdma_destroy_id(id);
 	return ret;

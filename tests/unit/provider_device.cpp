@@ -21,6 +21,8 @@ FakeDevice::FakeDevice() : fd_(memfd_create("rings", 0))
 		mmap(nullptr, max_qps * area_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
 	EXPECT_NE(start, MAP_FAILED);
 	areas_ = static_cast<std::byte *>(start);
+	EXPECT_EQ(lseek(fd_, 0, SEEK_END), off_t(max_qps * area_size))
+		<< "doorbells are written behind the rings";
 	kernel_.context.cmd_fd = fd_;
 	pd()->context = &kernel_.context;
 	device = this;

@@ -47,7 +47,7 @@ public:
 	ibv_pd *pd() { return reinterpret_cast<ibv_pd *>(&domain_); }
 
 	/* How many bytes the provider has written to the device: its doorbells. */
-	off_t written() { return lseek(fd_, 0, SEEK_CUR); }
+	off_t written() { return lseek(fd_, 0, SEEK_CUR) - off_t(max_qps * area_size); }
 
 	int destroy_result = 0;		  /* of ibv_cmd_destroy_qp() */
 	std::function<void()> on_destroy; /* called by it */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* provider_queue_pair_test.cpp - queue pairs, and how long a send request occupies its slot */
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -430,6 +431,67 @@ TEST_F(QueuePairTest, post_send__while_another_thread_polls)
 	}
 	poller.join();
 	EXPECT_FALSE(give_up) << "a free slot was not found";
+	EXPECT_EQ(wrong, 0u);
+	EXPECT_EQ(QueuePair::destroy(qp), 0);
+}
+
+/*
+ * The kernel takes the requests in another thread, and asks for doorbells now and then. The high half
+ * of a wr_id says which thread has posted it, the low half counts.
+ */
+TEST_F(QueuePairTest, post_send__from_two_threads_while_two_poll)
+{
+	constexpr uint32_t each = 1000, total = 2 * each;
+	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+	ibv_qp *qp = create(cq);
+	std::atomic<uint32_t> finished = 0, wrong = 0;
+	std::atomic<bool> give_up = false;
+
+	auto wait = [&] {
+		std::this_thread::sleep_for(std::chrono::microseconds(10));
+		if (std::chrono::steady_clock::now() > deadline)
+			give_up = true;
+	};
+	auto work = [&] {
+		constexpr uint32_t asks[] = { 0, XIW_NEED_DOORBELL, 0, XIW_DOORBELL_LATER, 0 };
+		xiw_queue_ctl &sq = fake.sq(qp->qp_num);
+		uint32_t next[2] = {};
+
+		for (uint32_t taken = 0; taken != total && !give_up;) {
+			if (SharedWord(sq.produced).load(std::memory_order_acquire) == taken) {
+				wait();
+				continue;
+			}
+			const uint64_t wr_id = fake.slot(qp->qp_num, taken++).wr_id;
+
+			if (wr_id >> 32 > 1 || uint32_t(wr_id) != next[wr_id >> 32]++)
+				wrong++;
+			SharedWord(sq.flags).store(asks[taken % std::size(asks)],
+						   std::memory_order_relaxed);
+			complete(qp);
+		}
+	};
+	auto post_all = [&](uint64_t thread) {
+		for (uint32_t i = 0; i < each && !give_up;) {
+			if (!post(qp, thread << 32 | i))
+				i++;
+			else
+				wait();
+		}
+	};
+	auto poll_all = [&] {
+		while (finished != total && !give_up) {
+			finished += cq.poll(2);
+			wait();
+		}
+	};
+	std::array threads = { std::thread(work), std::thread(post_all, 0),
+			       std::thread(post_all, 1), std::thread(poll_all),
+			       std::thread(poll_all) };
+
+	for (std::thread &thread : threads)
+		thread.join();
+	EXPECT_FALSE(give_up) << finished << " requests have finished";
 	EXPECT_EQ(wrong, 0u);
 	EXPECT_EQ(QueuePair::destroy(qp), 0);
 }

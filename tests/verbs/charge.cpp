@@ -2,8 +2,8 @@
 /* Memory that the kernel allocates for a process is charged to the process's control group. */
 #include "../wire/stream.hpp"
 #include "cases.hpp"
+#include "control_group.hpp"
 #include "device.hpp"
-#include "mount.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,33 +23,22 @@ namespace
 
 constexpr std::size_t mebibyte = 1024 * 1024;
 
-/* Puts this process into a control group of its own, until the end. */
-class Group
+/* A control group that is charged for memory. */
+class Group : public ControlGroup
 {
 public:
 	Group()
 	{
 		if (!knows("memory"))
 			throw cases::Skip("the kernel has no control groups of memory");
-		write(root_.path() / "cgroup.subtree_control", "+memory");
-		std::filesystem::create_directory(own_);
-		enter();
+		write(root() / "cgroup.subtree_control", "+memory");
 	}
-
-	~Group()
-	{
-		leave();
-		rmdir(own_.c_str());
-	}
-
-	void enter() { write(own_ / "cgroup.procs", "0"); }
-	void leave() { write(root_.path() / "cgroup.procs", "0"); }
 
 	std::size_t charged() const
 	{
 		std::size_t octets = 0;
 
-		std::ifstream(own_ / "memory.current") >> octets;
+		std::ifstream(path() / "memory.current") >> octets;
 		return octets;
 	}
 
@@ -61,7 +50,7 @@ public:
 
 	void limit(std::size_t octets) const
 	{
-		write(own_ / "memory.max", std::to_string(octets).c_str());
+		write(path() / "memory.max", std::to_string(octets).c_str());
 	}
 
 	/* Sets the limit to what is charged now: any further charge has to reclaim memory or to
@@ -78,7 +67,7 @@ public:
 private:
 	bool knows(const std::string &controller) const
 	{
-		std::ifstream all(root_.path() / "cgroup.controllers");
+		std::ifstream all(root() / "cgroup.controllers");
 
 		for (std::string one; all >> one;)
 			if (one == controller)
@@ -88,7 +77,7 @@ private:
 
 	std::size_t charged_for(const std::string &kind) const
 	{
-		std::ifstream stat(own_ / "memory.stat");
+		std::ifstream stat(path() / "memory.stat");
 		std::size_t octets = 0;
 
 		for (std::string name; stat >> name >> octets;)
@@ -96,14 +85,6 @@ private:
 				return octets;
 		fail("the control group reports what is charged for " + kind, ENOENT);
 	}
-
-	static void write(const std::filesystem::path &file, const char *text)
-	{
-		std::ofstream(file) << text;
-	}
-
-	Mount root_{ "cgroup2" };
-	std::filesystem::path own_ = root_.path() / std::to_string(getpid());
 };
 
 /* Makes an object of at least this size and destroys it. */

@@ -343,14 +343,47 @@ void bad_advice(const std::string &address)
 	ibv_sge sge = s.sge(), unknown = sge;
 
 	unknown.lkey ^= 1;
+	require(s.advise(read, unknown) == ENOENT, "an lkey with another octet");
+	unknown.lkey = 0x42; /* no region has the index 0 */
 	require(s.advise(read, unknown) == ENOENT, "an unknown lkey");
+	require(s.advise(static_cast<ibv_advise_mr_advice>(99), sge) == EOPNOTSUPP,
+		"unknown advice");
 	require(s.advise(read, pinned.sge(0, page)) == EINVAL, "a region without paging");
 	require(s.advise(write, sge) == EPERM, "memory that cannot be written");
 	require(ibv_advise_mr(other.get(), read, 0, &sge, 1) == EPERM, "another domain");
 	require(s.advise(read, s.sge(page, size)) == EFAULT, "memory behind the end");
+	require(!s.advise(read, s.sge(page, 0)), "no memory at all");
+
+	ibv_sge two[] = { pinned.sge(0, page), sge };
+
+	require(ibv_advise_mr(s.b.pd(), read, 0, two, 2) == EINVAL, "the first of two is wrong");
+	require(!s.map.resident(), "bad advice fetches nothing");
 	s.map.punch(8 * page, page);
 	require(s.advise(read, sge) == EFAULT, "a hole");
 	require(!s.advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, sge), "a hole without faults");
+}
+
+/* The STag of a window, or of a region that was invalidated, names no region. */
+void advice_for_no_region(const std::string &address)
+{
+	Setting s(address, all_rights | IBV_ACCESS_MW_BIND);
+	Mw window(ibv_alloc_mw(s.b.pd(), IBV_MW_TYPE_2));
+	ibv_sge sge = s.sge();
+	ibv_send_wr wr = {};
+
+	require(window != nullptr, "a window");
+	s.b.bind(window.get(), { s.mr.get(), s.map.address(), size, IBV_ACCESS_REMOTE_READ });
+	expect_completion(s.b.send_cq(), IBV_WC_SUCCESS, 0);
+	sge.lkey = window->rkey;
+	require(s.advise(IBV_ADVISE_MR_ADVICE_PREFETCH, sge) == EINVAL, "a window");
+	window.reset();
+	wr.opcode = IBV_WR_LOCAL_INV;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.invalidate_rkey = s.mr->rkey;
+	require(!s.b.post(wr), "the region is invalidated");
+	expect_completion(s.b.send_cq(), IBV_WC_SUCCESS, 0);
+	require(s.advise(IBV_ADVISE_MR_ADVICE_PREFETCH, s.sge()) == ENOENT, "an invalid region");
+	require(!s.map.resident(), "nothing was fetched");
 }
 
 const cases::Case all[] = {
@@ -373,6 +406,7 @@ const cases::Case all[] = {
 	{ "advice fetches pages that are copied meanwhile", advice_fetches_copies },
 	{ "advice without faults maps the pages that are there", advice_without_fault },
 	{ "bad advice is refused", bad_advice },
+	{ "advice for a window or an invalid region is refused", advice_for_no_region },
 };
 
 } /* namespace */

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <format>
+#include <optional>
 #include <thread>
 
 using namespace rdma;
@@ -117,39 +118,32 @@ void doorbell_during_join(const std::string &address)
 /* Requests posted before the stream is open are not sent before its opening message. */
 void doorbell_before_opening(const std::string &address)
 {
-	constexpr std::uint32_t size = 1 << 28; /* takes longer to send than the pause */
+	cases::Told pause("pause", "ep_opening 500");
 	Caller call(address);
 	End &a = call.a;
-	Buffer from(a.pd(), size);
-	cases::Told pause("pause", "ep_opening 60");
+	Buffer from(a.pd(), 64);
 
 	a.connect();
 
 	End b(call.listener.next_request(), {});
-	Buffer to(b.pd(), size);
-	ibv_sge all = from.sge(0, size);
-	ibv_send_wr write = signaled(IBV_WR_RDMA_WRITE_WITH_IMM, all, 1);
+	Buffer to(b.pd(), 64);
+	auto begun = std::chrono::steady_clock::now();
 	std::atomic<bool> over = false;
 
-	write.wr.rdma = { to.address(), to.mr()->rkey };
-	b.receive(to.sge(0, 0), 2);
-	require(!a.post(write), "a Write with Immediate Data is posted");
-
-	std::thread bell([&] {
-		for (std::uint32_t i = 0; i < 40 && !over; i++) {
-			a.write(from.sge(0, 1), to.address(), to.mr()->rkey, 3);
-			std::this_thread::sleep_for(4ms);
-		}
-	});
+	for (unsigned int i = 0; i < 60; i++)
+		b.receive(to.sge(i, 1), i);
 
 	b.accept();
 
-	ibv_wc wc = next_completion(b.recv_cq());
+	std::jthread poster(post_all_the_time, std::ref(a), std::ref(from), std::ref(over));
 
+	expect_completion(b.recv_cq(), IBV_WC_SUCCESS, 0);
 	over = true;
-	bell.join();
-	require(wc.status == IBV_WC_SUCCESS && wc.byte_len == size,
-		std::format("status {}, {} bytes of {}", int{ wc.status }, wc.byte_len, size));
+
+	auto taken = std::chrono::floor<std::chrono::milliseconds>(
+		std::chrono::steady_clock::now() - begun);
+
+	require(taken >= 500ms, std::format("the first message came after {}", taken));
 }
 
 /* The opening message cannot be sent. If a later message were sent, the peer would take it for the
@@ -218,6 +212,78 @@ void deadline_before_farewell(const std::string &address)
 		"the device has not reset the connection");
 }
 
+/* The device hears what a peer did before the Request came, although no further event tells it. */
+struct EarlyPeer {
+	EarlyPeer(const std::string &address, void (*act)(Peer &peer))
+		: acceptor(address), end(resolve(channel.get(), address, acceptor.port()), {})
+	{
+		cases::Told pause("pause", "ep_dial 2000");
+		auto begun = std::chrono::steady_clock::now();
+		std::jthread caller([&] { end.connect(); });
+
+		peer.emplace(acceptor.accept());
+		act(*peer);
+		require(std::chrono::steady_clock::now() < begun + 1800ms, "the peer was early");
+	}
+
+	Acceptor acceptor;
+	EventChannel channel = create_event_channel();
+	End end;
+	std::optional<Peer> peer;
+};
+
+void end_before_request(const std::string &address)
+{
+	EarlyPeer early(address, [](Peer &peer) { peer.end(); });
+	auto request = early.acceptor.accept(5000).hear_frame();
+
+	require(request && request->revision == 1, "the device calls again in revision 1");
+}
+
+void octets_before_request(const std::string &address)
+{
+	EarlyPeer early(address, [](Peer &peer) { peer.say(octets_of(1, 20)); });
+
+	require(next_event(early.channel.get(), 5000).type == RDMA_CM_EVENT_REJECTED,
+		"the caller is told");
+}
+
+/* A connection that TCP makes at once may not overtake one that waits in the lane. */
+void call_behind_another(const std::string &address)
+{
+	std::optional<cases::Told> pause(std::in_place, "pause", "none 0");
+	EventChannel channel = create_event_channel();
+	Acceptor free(address), full(address, 0, 0);
+	End busy(resolve(channel.get(), address, free.port()), {});
+	End a(resolve(channel.get(), address, full.port()), {});
+	End b(resolve(channel.get(), address, free.port()), {});
+	sockaddr_storage at = parse_address(address, full.port());
+	Peer filler(reinterpret_cast<sockaddr *>(&at));
+
+	busy.connect();
+
+	Peer busy_peer = free.accept();
+
+	require(busy_peer.hear_frame().has_value(), "a Request comes");
+	a.connect(); /* the backlog is full, so TCP sends the SYN again after a second */
+	full.accept();
+	pause.reset();
+	pause.emplace("pause", "ep_work 6000");
+	busy_peer.say(octets_of(1, 1)); /* keeps the lane busy */
+
+	Peer a_peer = full.accept();
+
+	std::this_thread::sleep_for(300ms); /* the lane is in its pause, if it was not already */
+	pause.reset();
+	b.connect();
+
+	Peer b_peer = free.accept();
+
+	require(b_peer.hears_nothing(1000), "the younger call waits");
+	require(a_peer.hear_frame().has_value(), "the Request of the older call comes");
+	require(b_peer.hear_frame().has_value(), "the Request of the younger call comes");
+}
+
 /* Any number can be named in a call, also that of a queue pair that is not complete. */
 void called_too_early(const std::string &address)
 {
@@ -252,6 +318,9 @@ const cases::Case all[] = {
 	{ "nothing comes before the opening message of the stream", doorbell_before_opening },
 	{ "nothing is sent if the opening message of the stream cannot be sent",
 	  doorbell_without_opening },
+	{ "an end that comes before the Request is heard", end_before_request },
+	{ "octets that come before the Request are heard", octets_before_request },
+	{ "a call does not overtake an older one", call_behind_another },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
 	{ "a queue pair cannot be connected before it is complete", called_too_early },
 };

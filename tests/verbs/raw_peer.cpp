@@ -335,12 +335,12 @@ std::uint16_t Peer::port() const
 	return port_by(getpeername, fd_);
 }
 
-Acceptor::Acceptor(const std::string &address, int segment_size)
+Acceptor::Acceptor(const std::string &address, int segment_size, int backlog)
 {
 	sockaddr_storage at = rdma::parse_address(address, 0);
 
 	fd_ = open_socket(at.ss_family, segment_size);
-	if (bind(fd_, reinterpret_cast<sockaddr *>(&at), sizeof(at)) || listen(fd_, 16))
+	if (bind(fd_, reinterpret_cast<sockaddr *>(&at), sizeof(at)) || listen(fd_, backlog))
 		rdma::fail("listen", errno);
 }
 

@@ -167,7 +167,7 @@ private:
 class Acceptor
 {
 public:
-	explicit Acceptor(const std::string &address, int segment_size = 0);
+	explicit Acceptor(const std::string &address, int segment_size = 0, int backlog = 16);
 	Acceptor(const Acceptor &) = delete;
 	~Acceptor();
 

@@ -4,6 +4,8 @@
 #include "rdma.hpp"
 
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -114,6 +116,53 @@ void failure_changes_nothing(const std::string &address)
 	munmap(memory, size);
 }
 
+/* Only the process that pinned the memory can have it pinned for other rights. */
+void other_process_changes_nothing(const std::string &address)
+{
+	Pair pair(address);
+	Buffer to(pair.b().pd(), size, IBV_ACCESS_REMOTE_READ);
+	auto give_rights = [&] {
+		return ibv_rereg_mr(to.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+				    Buffer::all_rights)
+			       ? errno
+			       : 0;
+	};
+	int status = 0;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(give_rights());
+	require(child > 0 && waitpid(child, &status, 0) == child, "a child has ended");
+	require(WIFEXITED(status) && WEXITSTATUS(status) == EPERM, "a child cannot do it");
+	require(!give_rights(), "its parent can");
+	expect_written(pair, to.bytes().data(), to.address(), to.mr()->rkey);
+}
+
+/* What cannot be changed stays as it was. */
+void unfit_changes(const std::string &address)
+{
+	Pair pair(address);
+	Buffer to(pair.b().pd(), size), from(pair.a().pd(), 64), back(pair.a().pd(), 64);
+	Mr on_demand(ibv_reg_mr(pair.b().pd(), to.bytes().data(), size,
+				Buffer::all_rights | IBV_ACCESS_ON_DEMAND));
+	auto refused = [](ibv_mr *mr, int access) {
+		return ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, access) !=
+		       0;
+	};
+
+	if (!on_demand && errno == EOPNOTSUPP)
+		throw cases::Skip("the kernel has no on-demand paging");
+	from.fill(8);
+	require(refused(to.mr(), Buffer::all_rights | IBV_ACCESS_ON_DEMAND), "paging on demand");
+	require(refused(on_demand.get(), local_only), "a region on demand");
+	expect_written(pair, to.bytes().data(), to.address(), to.mr()->rkey);
+	pair.a().write_and_read(from.sge(0, 64), back.sge(0, 64), to.address(), on_demand->rkey);
+	require(back.holds(8, 0, 64), "the region on demand has its rights");
+	for (std::uint64_t iova : { ~0xffful, ~0x1ffful })
+		require(!ibv_reg_mr_iova(pair.b().pd(), to.bytes().data(), size, iova, local_only),
+			"addresses that wrap");
+}
+
 /* The address chosen at registration is used by the peer and by local requests. */
 void any_address(const std::string &address)
 {
@@ -141,6 +190,8 @@ const cases::Case all[] = {
 	{ "the protection domain changes", domain_changes },
 	{ "the memory changes", memory_changes },
 	{ "a change that fails has no effect", failure_changes_nothing },
+	{ "a child cannot change what its parent has registered", other_process_changes_nothing },
+	{ "a change that does not fit is refused", unfit_changes },
 	{ "memory is registered under any address", any_address },
 };
 

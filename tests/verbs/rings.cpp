@@ -5,6 +5,7 @@
 #include "raw_peer.hpp"
 
 #include <cerrno>
+#include <thread>
 
 using namespace rdma;
 using namespace raw;
@@ -81,6 +82,61 @@ void receive_in_the_last_moment(const std::string &address)
 	call.peer.say(fpdu(Untagged{}.ulpdu(octets_of(1, 8))));
 	expect_completion(call.end.recv_cq(), IBV_WC_SUCCESS, 1);
 	require(!(ring[rq_flags] & need_doorbell), "a receive is posted without a system call");
+}
+
+/* Writes, and waits for the completion. */
+Words rings_after_a_write(Call &call, Buffer &memory)
+{
+	call.peer.say(fpdu(Tagged{}.ulpdu({})));
+	call.end.write(memory.sge(0, 8), 0, 0x1234, 1);
+	require(call.peer.hear_fpdu().has_value(), "a Write goes out");
+	expect_completion(call.end.send_cq(), IBV_WC_SUCCESS, 1);
+	return rings_with(1, 0);
+}
+
+/* A process that sees a completion may fill the slot of that request, so it must have come back by
+ * then. The kernel tells of the slots of later, unsignalled requests at the end. It pauses between
+ * the two.
+ */
+void slot_before_completion(const std::string &address)
+{
+	constexpr std::uint32_t signalled = 2, unsignalled = 3, all = 1 + signalled + unsignalled;
+	Call call(address);
+	Buffer memory(call.end.pd(), 64);
+	ibv_sge sge = memory.sge(0, 8);
+	ibv_send_wr requests[signalled + unsignalled] = {};
+	Words ring = rings_after_a_write(call, memory);
+	cases::Told told("pause", "retire 200");
+
+	for (std::uint32_t i = 0; i < std::size(requests); i++) {
+		requests[i].wr_id = 2 + i;
+		requests[i].opcode = IBV_WR_RDMA_WRITE;
+		requests[i].sg_list = &sge;
+		requests[i].num_sge = 1;
+		requests[i].send_flags = i < signalled ? IBV_SEND_SIGNALED : 0;
+	}
+	make_list(requests);
+
+	std::jthread poster([&] { require(!call.end.post(requests[0]), "all are posted"); });
+
+	for (std::uint32_t i = 0; i < signalled; i++)
+		expect_completion(call.end.send_cq(), IBV_WC_SUCCESS, 2 + i);
+	require(ring[sq_consumed] == 1 + signalled, "the slot comes back before the completion");
+	poster.join();
+	require(ring[sq_consumed] == all, "the other slots come back without completions");
+}
+
+/* The process overwrites the counter of slots that it may fill. A reset puts that right. */
+void overwritten_count(const std::string &address)
+{
+	Call call(address);
+	Buffer memory(call.end.pd(), 64);
+	Words ring = rings_after_a_write(call, memory);
+
+	ring[sq_consumed] = 1000;
+	call.end.move_to(IBV_QPS_ERR);
+	call.end.move_to(IBV_QPS_RESET);
+	require(ring[sq_consumed] == 1, "the reset writes the counter");
 }
 
 /* The slot of a request that waits, by its wr_id. Its third word describes the request. */
@@ -160,6 +216,8 @@ const cases::Case all[] = {
 	{ "a counter that goes back sends nothing again", rolled_back },
 	{ "a receive posted at the last moment leaves no request for a doorbell",
 	  receive_in_the_last_moment },
+	{ "a slot is given back before its completion can be seen", slot_before_completion },
+	{ "a reset puts a count right that the process has overwritten", overwritten_count },
 	{ "a send that no process can post completes in error and ends its connection",
 	  malformed_send },
 	{ "a receive that no process can post takes no message and ends its connection",

@@ -175,6 +175,7 @@ void expect_fair_end(int status, unsigned int scribbles)
 
 void survive(const std::string &address, const Scribbler &scribble)
 {
+	const auto first = static_cast<unsigned int>(cases::number_from("XIW_SEED", 1));
 	Bystander bystander(address);
 	unsigned int all = 0;
 	auto *scribbles = static_cast<std::atomic<unsigned int> *>(
@@ -182,7 +183,9 @@ void survive(const std::string &address, const Scribbler &scribble)
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 
 	require(scribbles != MAP_FAILED, "memory that is shared with the child");
-	for (unsigned int seed = 1; seed <= 10; seed++) {
+	for (unsigned int i = 0; i < 10; i++) {
+		const unsigned int seed = first + i;
+
 		*scribbles = 0;
 
 		int status =

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <format>
+#include <optional>
 #include <random>
 
 using namespace verify;
@@ -18,15 +19,21 @@ namespace
 
 constexpr int shrink_seconds = 25; /* a theme gives a claim a minute */
 constexpr std::uint64_t fixed_programs = 40;
+constexpr auto grace = 60s;	 /* until a network that is cut again and again carries a program */
 constexpr auto fixed_time = 20s; /* an emulated machine does not get through all of them */
 
 /* Generates, executes, and reports programs. */
 class Verifier
 {
 public:
-	explicit Verifier(const std::string &address) : world_(address) {}
+	/* @cut: the network is away now and then, so that a call may fail */
+	explicit Verifier(const std::string &address, bool cut = false) : world_(address), cut_(cut)
+	{
+	}
 	~Verifier()
 	{
+		if (cut_)
+			std::cout << std::format("{} programs got no connection\n", refused_);
 		std::cout << std::format(
 			"{} programs, {} requests, {} bytes, {} connections ended, "
 			"{} steps skipped\n",
@@ -39,7 +46,7 @@ public:
 		const Program program = generate(seed, model_);
 
 		try {
-			Runner(world_, model_, program, 20s).run(tally_);
+			execute(program, 20s, tally_);
 		} catch (const std::exception &error) {
 			report(seed, program, error.what());
 			throw std::runtime_error(std::format("seed {} fails", seed));
@@ -49,6 +56,21 @@ public:
 	std::uint64_t programs() const { return tally_.programs; }
 
 private:
+	void execute(const Program &program, std::chrono::milliseconds patience, Tally &tally)
+	{
+		std::optional<Runner> runner;
+
+		try {
+			runner.emplace(world_, model_, program, patience);
+		} catch (const std::exception &) {
+			if (!cut_)
+				throw;
+			refused_++;
+			return;
+		}
+		runner->run(tally);
+	}
+
 	/* A program that fails by chance cannot be shrunk: its parts seem to be good. */
 	void report(std::uint64_t seed, const Program &program, std::string what)
 	{
@@ -56,7 +78,7 @@ private:
 			Tally ignored;
 
 			try {
-				Runner(world_, model_, candidate, 2s).run(ignored);
+				execute(candidate, 2s, ignored);
 				return false;
 			} catch (const std::exception &error) {
 				what = error.what();
@@ -83,6 +105,8 @@ private:
 	World world_;
 	Model model_;
 	Tally tally_;
+	bool cut_;
+	std::uint64_t refused_ = 0;
 };
 
 /* VERIFY_SEED replaces the programs by one. */
@@ -113,7 +137,8 @@ void fresh(const std::string &address, Kind kind)
 	const auto end =
 		Clock::now() + std::chrono::seconds(cases::number_from("VERIFY_SECONDS", 2));
 	std::uint64_t seed =
-		std::random_device()() / kinds * kinds + static_cast<std::uint64_t>(kind);
+		cases::number_from("XIW_SEED", std::random_device()()) / kinds * kinds +
+		static_cast<std::uint64_t>(kind);
 
 	if (replays(verifier))
 		return;
@@ -152,10 +177,13 @@ const cases::Case all[] = {
 	{ "random programs with wrong requests end as the model says", wrong_ones },
 };
 
-/* verify ADDRESS [--seed N] [--programs N] [--seconds N]: fresh programs of all kinds. */
+/* verify ADDRESS [--seed N] [--programs N] [--seconds N] [--cut 1]: fresh programs of all kinds, of
+ * which some must get a connection.
+ */
 int at_will(std::span<char *> arguments)
 {
 	std::uint64_t seed = std::random_device()(), programs = ~std::uint64_t{ 0 }, seconds = 60;
+	bool cut = false;
 
 	for (std::size_t i = 2; i + 1 < arguments.size(); i += 2) {
 		const std::string_view option = arguments[i];
@@ -167,14 +195,18 @@ int at_will(std::span<char *> arguments)
 			programs = value;
 		else if (option == "--seconds")
 			seconds = value;
+		else if (option == "--cut")
+			cut = value;
 	}
 	try {
-		Verifier verifier(arguments[1]);
+		Verifier verifier(arguments[1], cut);
 		const auto end = Clock::now() + std::chrono::seconds(seconds);
 
 		std::cout << std::format("seeds from {} on\n", seed) << std::flush;
-		while (verifier.programs() < programs && Clock::now() < end)
+		while (verifier.programs() < programs &&
+		       (Clock::now() < end || (!verifier.programs() && Clock::now() < end + grace)))
 			verifier.verify(seed++);
+		rdma::require(verifier.programs() > 0, "some programs get a connection");
 		return 0;
 	} catch (const std::exception &error) {
 		std::cout << error.what() << '\n';

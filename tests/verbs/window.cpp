@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Memory windows, and the invalidation of STags. */
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -13,6 +13,7 @@ namespace
 {
 
 constexpr std::uint64_t bind_id = 50, inv_id = 60;
+constexpr std::uint32_t no_stag = 0x42; /* no STag has the index 0 */
 constexpr int all_remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 constexpr int region_rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 
@@ -338,6 +339,79 @@ void window_is_no_region(const std::string &address)
 	setting.expect_bind_refused({ &region, setting.region.address(), 64, all_remote });
 }
 
+/* A way to name something that cannot be bound, with the region and the STag that it needs. */
+void wrong_binds(const std::string &address)
+{
+	auto refused = [&](auto change, int access = region_rights) {
+		Setting setting(address, IBV_MW_TYPE_2, access);
+		ibv_mr region = *setting.region.mr();
+		ibv_mw window = *setting.window;
+		ibv_mw_bind_info info = setting.part(64, 64);
+
+		info.mr = &region;
+		change(setting, info, window);
+		setting.b.bind(&window, info, bind_id);
+		expect_completion(setting.b.send_cq(), IBV_WC_MW_BIND_ERR, bind_id);
+		setting.pair.expect_disconnect();
+	};
+
+	refused([](Setting &, auto &info, auto &) { info.addr -= 65; });
+	refused([](Setting &, auto &info, auto &) { info.addr += 8129; });
+	refused([](Setting &, auto &info, auto &) { info.mw_access_flags |= 1 << 20; });
+	refused([](Setting &, auto &info, auto &) { info.mr->lkey ^= 1; });
+	refused([](Setting &, auto &info, auto &) { info.mr->lkey = no_stag; });
+	refused([](Setting &setting, auto &info, auto &) {
+		setting.invalidate(info.mr->lkey, IBV_WC_SUCCESS);
+	});
+	refused([](Setting &, auto &info,
+		   auto &) { info.mw_access_flags = IBV_ACCESS_REMOTE_ATOMIC; },
+		IBV_ACCESS_MW_BIND);
+	refused([](Setting &, auto &, auto &window) { window.rkey = no_stag; });
+	refused([](Setting &, auto &info, auto &window) { window.rkey = info.mr->rkey; });
+	refused([](Setting &setting, auto &, auto &window) {
+		window.rkey = setting.window->rkey;
+		setting.window.reset();
+	});
+}
+
+/* A window may be bound by queue pairs of its own domain. */
+void window_of_other_domain(const std::string &address)
+{
+	Setting setting(address, IBV_MW_TYPE_2);
+	Pd domain(ibv_alloc_pd(setting.b.id()->verbs));
+	Mw foreign(ibv_alloc_mw(domain.get(), IBV_MW_TYPE_2));
+
+	require(foreign != nullptr, "a window");
+	setting.b.bind(foreign.get(), setting.part(0, 64), bind_id);
+	expect_completion(setting.b.send_cq(), IBV_WC_MW_BIND_ERR, bind_id);
+	setting.pair.expect_disconnect();
+}
+
+/* An STag that its owner cannot invalidate ends the owner's connection. */
+void wrong_invalidations(const std::string &address)
+{
+	auto refused = [&](auto stag_of) {
+		Setting setting(address, IBV_MW_TYPE_1);
+
+		setting.invalidate(stag_of(setting), IBV_WC_LOC_PROT_ERR);
+		setting.pair.expect_disconnect();
+	};
+	Device device(address);
+	Buffer foreign(device.pd(), 64);
+
+	refused([](Setting &) { return no_stag; });
+	refused([](Setting &setting) { return setting.region.mr()->lkey ^ 1; });
+	refused([&](Setting &) { return foreign.mr()->lkey; });
+	refused([](Setting &setting) {
+		setting.bind(setting.part(0, 64));
+		return setting.window->rkey;
+	});
+	refused([](Setting &setting) {
+		setting.bind(setting.part(0, 64));
+		return setting.region.mr()->lkey;
+	});
+}
+
 /* Writes are in flight when the window is deallocated. After that the peer must not write. */
 void window_goes_under_traffic(const std::string &address)
 {
@@ -401,6 +475,10 @@ const cases::Case all[] = {
 	{ "a region with a window stays", region_stays },
 	{ "a region is invalidated by its owner", region_is_invalidated },
 	{ "no window on a window", window_is_no_region },
+	{ "no window on what is no region, with other rights, or of what is no window",
+	  wrong_binds },
+	{ "no window of another domain", window_of_other_domain },
+	{ "an invalidation that is refused ends the connection", wrong_invalidations },
 	{ "a window goes while it is written through", window_goes_under_traffic },
 	{ "a program ends with a window bound", program_ends },
 };

@@ -21,14 +21,15 @@
  * slot of count n is n & (entries - 1), and entries is a power of two.
  *
  * Work queues (struct xiw_queue_ctl). The process fills the slot, then stores @produced with
- * release; the kernel loads it with acquire. The kernel stores @consumed with release when a slot
- * may be filled again; the process loads it with acquire. After it has stored @produced, the
- * process executes a full barrier and reads @flags. If XIW_NEED_DOORBELL is set, it must ring the
- * doorbell (post_send or post_recv of no work requests). Before the kernel stops looking at the
- * ring, it sets that flag, executes a full barrier, and looks at @produced once more. If
- * XIW_DOORBELL_LATER is set, the kernel will look soon, at a time that it chooses. The process
- * should then go on posting what it has, and ring when it finds a completion queue of the queue
- * pair empty. The process may also find the flag set after a doorbell.
+ * release; the kernel loads it with acquire. A slot that was counted cannot be taken back. The
+ * kernel stores @consumed with release when a slot may be filled again; the process loads it with
+ * acquire. After it has stored @produced, the process executes a full barrier and reads @flags. If
+ * XIW_NEED_DOORBELL is set, it must ring the doorbell (post_send or post_recv of no work requests).
+ * Before the kernel stops looking at the ring, it sets that flag, executes a full barrier, and
+ * looks at @produced once more. If XIW_DOORBELL_LATER is set, the kernel will look soon, at a time
+ * that it chooses. The process should then go on posting what it has, and ring when it finds a
+ * completion queue of the queue pair empty. The process may also find the flag set after a
+ * doorbell.
  *
  * A send request is complete for the process once its completion, or a later one of the same queue,
  * has been polled. From then on its slot may be counted as free (xiw_cqe.sq_count): the kernel has
