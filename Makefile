@@ -5,7 +5,7 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 
 .PHONY: all module provider install install-module install-provider
-.PHONY: demo check check-debug coverage fuzz bench style drawings clean
+.PHONY: demo check check-debug coverage fuzz mutate soak bench style drawings clean
 
 all: module provider
 
@@ -43,6 +43,12 @@ coverage:
 
 fuzz:
 	@tools/fuzz --time $(or $(TIME),60)
+
+mutate:
+	@tools/mutate --count $(or $(COUNT),100) --seed $(or $(SEED),1)
+
+soak:
+	@tools/soak --hours $(or $(HOURS),1)
 
 bench:
 	@tools/bench --vehicle $(or $(VEHICLE),qemu)

@@ -21,12 +21,18 @@ begin_parts() {
 # part NAME SECONDS COUNT COMMAND...: runs COMMAND and counts its results. COUNT is "ctest" for the
 # output of ctest; for KTAP it is the name of the vehicle in tests/skips.
 part() {
-	local name=$1 seconds=$2 count=$3 status=0 start=$SECONDS ok=0 bad=1 left=0
-	local counter=(count_tap "$name" "$count")
+	local name=$1 seconds=$2 count=$3 status=0 start=$SECONDS
 	shift 3
-	[[ $count != ctest ]] || counter=(count_ctest)
 	say "=== $name"
 	timeout -k 10 "$seconds" "$@" 2>&1 </dev/null | tee "$logs/$name.log" || status=${PIPESTATUS[0]}
+	judge_part "$name" "$seconds" "$count" "$status" $((SECONDS - start))
+}
+
+# judge_part NAME SECONDS COUNT STATUS TOOK: counts the results in the log of a part that has ended.
+judge_part() {
+	local name=$1 seconds=$2 count=$3 status=$4 took=$5 ok=0 bad=1 left=0
+	local counter=(count_tap "$name" "$count")
+	[[ $count != ctest ]] || counter=(count_ctest)
 	read -r ok bad left < <("${counter[@]}" <"$logs/$name.log") || true
 	if [[ $bad -eq 0 && $status -ne 0 ]]; then
 		bad=1
@@ -34,12 +40,11 @@ part() {
 	fi
 	[[ $status -ne 124 ]] || echo "not ok - stopped after $seconds s" >>"$logs/$name.faults"
 	passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
-	times+=("$name $((SECONDS - start))")
-	say "=== $name: $ok passed, $bad failed, $left skipped, status $status," \
-		"$((SECONDS - start)) s"
+	times+=("$name $took")
+	say "=== $name: $ok passed, $bad failed, $left skipped, status $status, $took s"
 }
 
-count_tap() { tools/tally "$2" "$logs/$1.faults"; }
+count_tap() { tools/tally "$2" "$logs/$1.faults" "${only:-}"; }
 
 # count_ctest: reads "98% tests passed, 1 tests failed out of 50". Without it the part failed.
 count_ctest() {

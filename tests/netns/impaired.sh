@@ -8,6 +8,7 @@
 
 port=7800
 outage_s=3
+counters=(TcpRetransSegs TcpExtTCPOFOQueue TcpExtTCPDSACKRecv TcpInCsumErrors)
 
 # goes_on: the traffic goes on, and each end has reported nothing but connections and data.
 goes_on() {
@@ -103,22 +104,98 @@ netdev_moves_away() {
 	kill_below "$server"
 }
 
+# unimpaired: removes what a stage that has failed may have left.
+unimpaired() {
+	tc -n "$ns1" qdisc del dev veth1 root 2>/dev/null || true
+	tc -n "$ns2" qdisc del dev veth2 root 2>/dev/null || true
+}
+
+# verified [OPTION...]: random programs of all kinds do what the model says, for VERIFY_SECONDS. The
+# listening end is in the second namespace, the calling end in the first one.
+verified() {
+	local seconds=${VERIFY_SECONDS:-2} limit=$limit seed=()
+	((limit > seconds + 90)) || limit=$((seconds + 90))
+	[[ ! ${XIW_SEED:-} ]] || seed=(--seed "$XIW_SEED" --programs 1000000000)
+	[[ ! ${VERIFY_SEED:-} ]] || seed=(--seed "$VERIFY_SEED")
+	n2 env "CALLER_NETNS=$ns1" "$programs/verify" "$addr" "${seed[@]}" --seconds "$seconds" "$@"
+}
+
+# strained NETEM...: random programs do what the model says while tc-netem(8) impairs both directions.
+strained() {
+	local counter total=0
+	use_path veth-1500 4
+	tc -n "$ns1" qdisc replace dev veth1 root netem "$@"
+	tc -n "$ns2" qdisc replace dev veth2 root netem "$@"
+	for counter in "${counters[@]}"; do
+		total=$((total - $(tcp_counter "$counter" "$ns1" "$ns2")))
+	done
+	verified
+	unimpaired
+	for counter in "${counters[@]}"; do
+		total=$((total + $(tcp_counter "$counter" "$ns1" "$ns2")))
+	done
+	say "$total faults were seen by TCP"
+	((total))
+}
+
+# cut_off NS NETDEV: takes the interface down for a moment, again and again. It takes up to a second
+# until the port is up again, and the debug kernel needs more time to connect in between.
+cut_off() {
+	local n=0
+	sleep 1
+	while ip -n "$1" link set "$2" down; do
+		sleep 0.3
+		ip -n "$1" link set "$2" up
+		n=$((n + 1))
+		echo "$n faults: the interface was down" >"$scratch/cuts"
+		sleep $((limit / 20))
+	done
+}
+
+cut_again_and_again() {
+	local cutter status=0
+	use_path veth-1500 4
+	unimpaired
+	cut_off "$ns1" veth1 &
+	cutter=$!
+	verified --cut 1 || status=$?
+	kill "$cutter"
+	wait "$cutter" || true
+	ip1 link set veth1 up
+	cat "$scratch/cuts"
+	return "$status"
+}
+
+random="random programs do what the model says"
+mapfile -t claims <<-END
+	impaired TcpRetransSegs loss 1%		| data is whole if 1 % of the packets are lost
+	impaired TcpRetransSegs loss 10%	| data is whole if 10 % of the packets are lost
+	impaired TcpExtTCPOFOQueue delay 2ms reorder 30%	| data is whole if packets overtake others
+	impaired TcpExtTCPDSACKRecv duplicate 10%	| data is whole if packets come twice
+	impaired TcpInCsumErrors corrupt 2%	| data is whole if packets are corrupted
+	impaired TcpOutSegs delay 50ms		| data is whole if packets take 50 ms
+	impaired TcpOutSegs rate 50mbit		| data is whole if the network is slow
+	outlives link_goes_down			| traffic outlives its interface being down
+	outlives mtu_changes			| traffic outlives changes of the MTU
+	outlives address_goes			| traffic outlives its address being away
+	outlives route_goes			| traffic outlives its route being away
+	outlives name_changes			| traffic outlives a new name of its interface
+	outlives caller_stops			| traffic outlives a caller that is stopped
+	outlives listener_stops			| traffic outlives a listener that is stopped
+	strained loss 1%			| verify: $random if packets are lost
+	strained delay 2ms reorder 30%		| verify: $random if packets overtake others
+	strained duplicate 10%			| verify: $random if packets come twice
+	strained corrupt 1%			| verify: $random if packets are corrupted
+	cut_again_and_again			| verify: $random if the interface is down now and then
+	netdev_moves_away			| a caller is told if its interface moves away
+END
+
 need pkill tc
-plan 15
+sample claims
+plan "${#claims[@]}"
 setup make_path veth-1500
-stage "data is whole if 1 % of the packets are lost"	impaired TcpRetransSegs loss 1%
-stage "data is whole if 10 % of the packets are lost"	impaired TcpRetransSegs loss 10%
-stage "data is whole if packets overtake others"	impaired TcpExtTCPOFOQueue delay 2ms reorder 30%
-stage "data is whole if packets come twice"		impaired TcpExtTCPDSACKRecv duplicate 10%
-stage "data is whole if packets are corrupted"		impaired TcpInCsumErrors corrupt 2%
-stage "data is whole if packets take 50 ms"		impaired TcpOutSegs delay 50ms
-stage "data is whole if the network is slow"		impaired TcpOutSegs rate 50mbit
-stage "traffic outlives its interface being down"	outlives link_goes_down
-stage "traffic outlives changes of the MTU"		outlives mtu_changes
-stage "traffic outlives its address being away"		outlives address_goes
-stage "traffic outlives its route being away"		outlives route_goes
-stage "traffic outlives a new name of its interface"	outlives name_changes
-stage "traffic outlives a caller that is stopped"	outlives caller_stops
-stage "traffic outlives a listener that is stopped"	outlives listener_stops
-stage "a caller is told if its interface moves away"	netdev_moves_away
+for claim in "${claims[@]}"; do
+	# shellcheck disable=SC2086 # words
+	stage "${claim#*| }" ${claim%%|*}
+done
 finish

@@ -36,6 +36,28 @@ link_on() {
 	has_no_link "$dev"
 }
 
+# A tun has no hardware address, so the link makes up its GID.
+link_on_tun() {
+	local gid
+	ip1 tuntap add of_stage mode tun || skip "cannot make a netdev of type tun"
+	add_link "$ns1" "$dev" of_stage
+	gid=$(<"/sys/class/infiniband/$dev/ports/1/gids/0")
+	[[ ${gid//[0:]/} ]]
+}
+
+# The IP addresses are those of the bridge.
+port_of_bridge_refused() {
+	ip1 link add of_stage type bridge || skip "cannot make a netdev of type bridge"
+	ip1 link set dummy master of_stage
+	expect_fail "Invalid argument|not supported" \
+		n1 rdma link add "$dev" type "$link_type" netdev dummy
+	has_no_link "$dev"
+	reason_given dummy
+	add_link "$ns1" "$dev" of_stage
+	del_link "$dev"
+	ip1 link set dummy nomaster
+}
+
 any_name() {
 	local name longest
 	printf -v longest "x$$%055d" 0
@@ -213,7 +235,7 @@ is_a_switch() {
 	done
 }
 
-plan 24
+plan 26
 setup make_namespaces
 setup make_dummy
 setup load "$link_type"
@@ -223,6 +245,7 @@ setup make_veth 1500
 claim "a link on dummy"					link_on dummy
 claim "a link on veth"					link_on veth1
 claim "a link on lo"					link_on lo
+claim "a link on tun has a GID"				link_on_tun
 claim "a link of any name is opened by libibverbs"	any_name
 claim "ibv_devinfo shows an active iWARP port"		devinfo_tells_truth
 claim "links come and go 30 times"			add_and_delete_often
@@ -231,6 +254,7 @@ claim "a name in use is refused"			used_name_refused
 claim "an unknown netdev is refused"			unknown_netdev_refused
 claim "a netdev of another namespace is refused"	netdev_of_other_namespace_refused
 claim "a netdev that carries no IP is refused"		unfit_netdev_refused
+claim "a port of a bridge is refused, but not the bridge" port_of_bridge_refused
 claim "without CAP_NET_ADMIN nothing changes"		without_capability_refused
 claim "an unknown link is not deleted"			unknown_link_not_deleted
 claim "the port goes down and up with its netdev"	port_follows_netdev

@@ -15,9 +15,10 @@ names=(connect data dm dmabuf atomics immediate extended flush length notify odp
 	rejected requests rereg resize rings srq window bad_peer scribble shares bounded destroyed
 	pieces ended outstanding threads manual unmapped callers disconnect mutated verify
 	"${once[@]}")
-# "charge" needs control groups of memory. "limits" needs a test build, which can be told to have
-# only a few objects.
+# "charge" needs control groups of memory, "sockmap" a kernel with BPF. "limits" needs a test build,
+# which can be told to have only a few objects.
 ! grep -qw cgroup2 /proc/filesystems || names+=(charge)
+! grep -qw tcp_bpf_update_proto /proc/kallsyms || names+=(sockmap)
 ! modinfo xiw 2>/dev/null | grep -qE ': +limits:' || names+=(limits)
 [[ ! ${only_names[*]:-} ]] || names=("${only_names[@]}")
 mapfile -t claims < <(claims_of "$programs" "${names[@]}")
@@ -80,7 +81,7 @@ setup set_loopback "$client_dev" "$loopback"
 setup set_loopback "$server_dev" "$loopback"
 if [[ $path == dummy ]]; then
 	prove_all
-	stage "kernel: a consumer in the kernel posts all kinds of requests" \
+	stage "kernel: a consumer in the kernel posts all kinds of requests, and wrong ones" \
 		kernel_module xiw_consumer
 	stage "kernel: the queues of a consumer in the kernel are as large as they say, and call it" \
 		kernel_module xiw_queues

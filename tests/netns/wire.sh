@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The packets on the wire are what tshark expects from the RFCs.
+# The packets on the wire are what tshark expects from the RFCs, and tracepoints show them.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
 need ib_read_bw ib_send_bw ib_write_bw rping tcpdump tshark
 
 pcap=$scratch/capture.pcap
+tracing=/sys/kernel/tracing
+trace=$scratch/trace
 
 # capture COMMAND...: runs COMMAND and writes its packets to $pcap.
 capture() {
@@ -133,7 +135,45 @@ inside_of_ipsec() {
 	! grep -E '^ +0\(bytes\)' "$scratch/states"
 }
 
-plan 7
+# traced COMMAND...: runs COMMAND and writes what the tracepoints say to $trace.
+traced() {
+	mountpoint -q "$tracing" || mount -t tracefs none "$tracing"
+	echo >"$tracing/trace"
+	echo 1 >"$tracing/events/xiw/enable"
+	"$@"
+	echo 0 >"$tracing/events/xiw/enable"
+	grep xiw_ "$tracing/trace" >"$trace"
+}
+
+# lines REGEX: prints how many lines of the trace match.
+lines() { grep -cE "$1" "$trace" || true; }
+
+# both COUNTER: prints the sum of a counter of both devices.
+both() { echo $(($(counter "x$$v1" "$1") + $(counter "x$$v2" "$1"))); }
+
+# An FPDU that waits for a receive request is looked at more than once.
+traces_each_fpdu() {
+	local sent received ends
+	sent=$(both tx_fpdus) received=$(both rx_fpdus)
+	traced transfer 10.77.0.2
+	sent=$(($(both tx_fpdus) - sent)) received=$(($(both rx_fpdus) - received))
+	say "$sent FPDUs sent, $received received"
+	ends=$(lines 'xiw_qp_move: id=[0-9]+ 0 -> 1$')
+	((sent > 100 && ends >= 2 && ends % 2 == 0))
+	expect_equal "$(lines 'xiw_tx_fpdu: qpn=[0-9]+ opcode=[0-9]+( last)? len=[0-9]+$')" "$sent" \
+		"FPDUs sent"
+	(($(lines 'xiw_rx_fpdu: qpn=[0-9]+ opcode=[0-9]+( last)? len=[0-9]+$') >= received))
+	expect_equal "$(lines 'xiw_qp_move: id=[0-9]+ 1 -> 2$')" "$ends" "queue pairs that ended"
+	(($(lines 'xiw_ep_move: id=[0-9]+ [0-9] -> [0-9]$') > 2 * ends))
+}
+
+traces_a_fault() {
+	traced n2 "$programs/requests" 10.77.0.2 "a write to an unknown STag ends the connection"
+	expect_equal "$(lines 'xiw_qp_fail: qpn=[0-9]+ cause=bad_stag$')" 1 "faults"
+	expect_equal "$(lines 'xiw_rx_terminate: qpn=[0-9]+ layer=1 etype=1 code=0x00$')" 1 "Terminates"
+}
+
+plan 9
 setup make_path veth-1500
 stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded transfer 10.77.0.2
 stage "every FPDU of rping is decoded, every CRC is good, IPv6" all_decoded rping_verifies fd77::2
@@ -144,4 +184,6 @@ for program in ib_write_bw ib_send_bw ib_read_bw; do
 		fpdus_fill_segments stream_of_short_messages $((port++)) $program
 done
 stage "SEC-26 a stream runs inside of IPsec"		inside_of_ipsec
+stage "the tracepoints show each FPDU and each state"	traces_each_fpdu
+stage "the tracepoints show a fault and its Terminate"	traces_a_fault
 finish

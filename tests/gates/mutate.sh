@@ -1,0 +1,129 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+# tools/mutate says rightly what becomes of a mutant. It runs in a copy of the tree whose only theme
+# is link.sh, so a mutant of an Atomic survives.
+
+# shellcheck source=tests/gates/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# mutate OPTION...
+mutate() { XIW_THEMES=$scratch/themes "$copy/tools/mutate" --suites "$scratch/suites" "$@"; }
+
+# Appends functions that have mutants of which the outcome is sure.
+plant() {
+	cat >>"$copy/kernel/limit.c" <<-'EOT'
+
+		static inline int planted_unused(int number)
+		{
+			if (number)
+				return number;
+			return sizeof(_Generic((char (*)[8])NULL, char (*)[8]: number));
+		}
+	EOT
+}
+
+# make_lists: makes the copy, and a list of its mutants with one line for each.
+make_lists() {
+	make_copy
+	plant
+	sed -E '/^link/!s/^([a-z]+)\t.*/\1 siw/' "$tree/tests/themes" >"$scratch/themes"
+	echo 'kernel/mem/ native/link:^ibv_devinfo' >"$scratch/suites"
+	mkdir -p "$copy/build"	# what the tree has built for its guests is not built again
+	[[ ! -e $tree/build/guests/lock ]] || cp -a "$tree/build/guests" "$copy/build/"
+	mutate --list --count 100000 | awk '
+		/^[0-9]+\. kernel/ { printf "%s%s", end, $0; end = "\n"; next }
+		{ gsub(/[ \t]+/, " "); printf "%s", $0 }
+		END { print "" }' >"$scratch/list"
+	[[ $(wc -l <"$scratch/list") -gt 1000 ]]
+}
+
+# number_of REGEX: prints the number of the one mutant whose line matches.
+number_of() {
+	local found
+	found=$(grep -E "$1" "$scratch/list" | cut -d. -f1)
+	[[ $found =~ ^[0-9]+$ ]] || { say "not one mutant matches \"$1\": $found" >&2; return 1; }
+	echo "$found"
+}
+
+# The files of the copy, and what is in them.
+state() { (cd "$copy" && git status --porcelain && git diff) | sha256sum; }
+
+# comes_to OUTCOME MUTANT: this is the outcome of the mutant, and no file of the tree changes.
+comes_to() {
+	local number before
+	number=$(number_of "$2")
+	before=$(state)
+	prints "^    $1" mutate --only "$number"
+	[[ $(state) == "$before" ]]
+}
+
+refuses_failing_tree() {
+	local theme=$copy/tests/netns/link.sh number
+	number=$(number_of "$survivor")
+	sed -i.good 's/^link_on() {/&\n\tfalse/' "$theme"
+	fails 1 'native/link fails without a mutant: ' mutate --only "$number"
+	mv "$theme.good" "$theme"
+}
+
+refuses_wrong_table() {
+	local number
+	number=$(number_of "$survivor")
+	echo 'kernel/ native/link:^nothing' >"$scratch/wrong"
+	fails 1 'no claim of native/link:.nothing holds' mutate --suites "$scratch/wrong" --only "$number"
+	echo 'kernel/ native/nosuch' >"$scratch/wrong"
+	fails 1 'there is no suite native/nosuch' mutate --suites "$scratch/wrong" --list
+	fails 2 'there is no file ' mutate --suites "$scratch/nosuch"
+}
+
+# has_mutant: the built copy differs from the tree.
+has_mutant() { ! cmp -s "$copy/$1" "$copy/build/mutate/tree/$1"; }
+
+# The run is stopped when the mutant is in its place.
+stops() {
+	local number before status=0 i
+	number=$(number_of "$survivor")
+	before=$(state)
+	mutate --only "$number" >"$scratch/stopped" 2>&1 &
+	for ((i = 0; i < 600; i++)); do
+		! has_mutant kernel/wire/atomic.c || break
+		sleep 0.1
+	done
+	sleep 1
+	kill -INT $!
+	wait $! || status=$?
+	expect_equal "$status" 130
+	prints 'go on with: tools/mutate --seed 1 --resume' cat "$scratch/stopped"
+	[[ $(state) == "$before" ]]
+	! has_mutant kernel/wire/atomic.c
+}
+expect_equal() { [[ $1 == "$2" ]] || { say "got $1, wanted $2"; return 1; }; }
+
+# Five mutants have an outcome already; three of them count.
+goes_on() {
+	mutate --resume --count 4 >"$scratch/report" || true
+	prints '^4 mutants of kernel/ with seed 1: . caught, . survived, 0 not finished$' cat "$scratch/report"
+	prints '^not counted: [1-9].* code, [1-9].* .* compile' cat "$scratch/report"
+	prints "^    again: tools/mutate --seed 1 --only $(number_of "$survivor")\$" mutate --report
+	jq -e '[.mutants[] | select(.result == "survived" and .function == "xiw_atomic_compute")] |
+		length == 1 and .[0].kind == "removed statement"' "$copy/build/mutate/seed-1.json"
+}
+
+survivor='xiw_atomic_compute\(\): removed statement - \*new_value = \(old'
+
+plan 10
+claim "mutants are listed"				make_lists
+claim "a tree that fails without a mutant is refused"	refuses_failing_tree
+claim "a suite without a claim is refused"		refuses_wrong_table
+claim "a mutant that a claim notices is caught" \
+	comes_to 'caught after .* by native/link: ibv_devinfo' \
+	'device_query\(\): removed statement - attr->max_mr_size ='
+claim "a mutant that hangs is caught" \
+	comes_to 'caught after .* by native/link: ' 'device_check_netdev\(\): missing release - rtnl_unlock'
+claim "a run that is stopped says how to go on"		stops
+claim "a mutant that nothing notices survives"		comes_to 'SURVIVED 1 suites' "$survivor"
+claim "a mutant that changes no code does not count" \
+	comes_to 'does not count: it changes no code' 'planted_unused\(\): dropped check'
+claim "a mutant that does not compile does not count" \
+	comes_to 'does not count: it does not compile' 'planted_unused\(\): changed constant .*\[9\]\)NULL'
+claim "a run goes on, and its report is right"		goes_on
+finish
