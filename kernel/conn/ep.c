@@ -66,7 +66,14 @@ static void ep_forget_frames(struct xiw_ep *ep)
  * The handshake
  */
 
-static int ep_dial(struct xiw_ep *ep, bool new_port)
+/* TCP may have connected, or failed to connect, before the callbacks were set. */
+static void ep_called(struct xiw_ep *ep)
+{
+	if (READ_ONCE(ep->sk->sk_state) != TCP_SYN_SENT)
+		set_bit(XIW_EP_EV_SOCKET, &ep->events);
+}
+
+static int ep_call(struct xiw_ep *ep, bool new_port)
 {
 	struct socket *sock;
 	int ret;
@@ -75,30 +82,15 @@ static int ep_dial(struct xiw_ep *ep, bool new_port)
 			     ep->cm_id, ep->cm_id->m_remote_addr.ss_family);
 	if (IS_ERR(sock))
 		return PTR_ERR(sock);
-	xiw_sock_charge(sock->sk, ep->qp->payer);	/* a kernel thread redials */
-	ep->frame_len = 0;
+	xiw_sock_charge(sock->sk, ep->qp->payer);	/* a kernel thread may call */
 	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, new_port);
 	if (ret) {
 		xiw_sock_release(sock, true);
 		return ret;
 	}
 	ep_adopt(ep, sock);
-	if (READ_ONCE(ep->sk->sk_state) != TCP_SYN_SENT)
-		set_bit(XIW_EP_EV_SOCKET, &ep->events);
+	ep_called(ep);
 	return 0;
-}
-
-/*
- * TCP may still remember the ports of a connection that has ended. On the peer that may be our
- * first attempt, so the second one (with revision 1) uses a new port. On this host bind or connect
- * fails with EADDRNOTAVAIL; then try a new port, too.
- */
-static int ep_call(struct xiw_ep *ep)
-{
-	int ret;
-
-	ret = ep_dial(ep, ep->ours.revision == MPA_REV_1);
-	return ret == -EADDRNOTAVAIL ? ep_dial(ep, true) : ret;
 }
 
 /* TCP is connected: sends the Request. */
@@ -230,7 +222,8 @@ static void ep_replied(struct xiw_ep *ep)
 
 /*
  * A peer that knows only revision 1 closes the connection without a Reply. Tries once more with
- * revision 1 (RFC 6581 section 10).
+ * revision 1 (RFC 6581 section 10), and from another port: TCP of the peer may still remember the
+ * first attempt.
  */
 static bool ep_retry(struct xiw_ep *ep)
 {
@@ -240,9 +233,13 @@ static bool ep_retry(struct xiw_ep *ep)
 	ep->ours.enhanced = false;
 	ep->ours.p2p = false;
 	ep->ours.rtr = 0;
-	xiw_ep_drop_socket(ep, true);
 	xiw_ep_move(ep, XIW_EP_CONNECTING);
-	return !ep_call(ep);
+	xiw_sock_detach(ep->sock);
+	if (xiw_sock_reconnect(ep->sock, &ep->cm_id->m_remote_addr))
+		return false;
+	xiw_sock_attach(ep->sock, ep);
+	ep_called(ep);
+	return true;
 }
 
 static void ep_wait_reply(struct xiw_ep *ep)
@@ -446,7 +443,9 @@ int xiw_ep_dial(struct xiw_ep *ep)
 	lockdep_assert_held(&ep->lock);
 
 	xiw_ep_set_deadline(ep, EP_CONNECT_MS);
-	ret = ep_call(ep);
+	ret = ep_call(ep, false);
+	if (ret == -EADDRNOTAVAIL)	/* TCP still remembers a connection of these ports */
+		ret = ep_call(ep, true);
 	xiw_pause("ep_dial");
 	if (!ret && READ_ONCE(ep->events) && xiw_lane_idle(ep->lane))
 		ep_look(ep);

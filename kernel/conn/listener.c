@@ -27,12 +27,12 @@
  * struct xiw_listener - one TCP socket that listens
  * @ref: one while @ids is not empty, one for each connection that is half-open or waits for the
  *	consumer's answer, one while @job is queued, one while @retry is pending
- * @rcu: the socket's callback may still read it for a grace period
  * @entry: entry in listeners
  * @net: network namespace
  * @vrf: index of the VRF netdev whose addresses it is limited to, or 0
  * @addr: the address on which it listens
  * @sock: the socket; NULL once no id listens any more
+ * @event: what TCP calls when connections have arrived
  * @lane: runs @job and the jobs of all accepted connections in order
  * @job: accepts connections
  * @retry: queues @job again after accepting has failed
@@ -47,12 +47,12 @@
  */
 struct xiw_listener {
 	struct kref			ref;
-	struct rcu_head			rcu;
 	struct list_head		entry;
 	struct net			*net;
 	int				vrf;
 	struct sockaddr_storage		addr;
 	struct socket			*sock;
+	struct wait_queue_entry		event;
 	struct xiw_lane			*lane;
 	struct xiw_job			job;
 	struct delayed_work		retry;
@@ -87,7 +87,7 @@ static void listener_free(struct kref *ref)
 	struct xiw_listener *listener = container_of(ref, struct xiw_listener, ref);
 
 	xiw_lane_put(listener->lane);
-	kfree_rcu(listener, rcu);
+	kfree(listener);
 }
 
 static void listener_put(struct xiw_listener *listener)
@@ -95,12 +95,19 @@ static void listener_put(struct xiw_listener *listener)
 	kref_put(&listener->ref, listener_free);
 }
 
-void xiw_listener_wake(struct xiw_listener *listener)
+/* Accepts what waits at the socket. Context: any; the caller has a reference. */
+static void listener_wake(struct xiw_listener *listener)
 {
-	if (!kref_get_unless_zero(&listener->ref))
-		return;
+	kref_get(&listener->ref);
 	if (!xiw_lane_queue(listener->lane, &listener->job))
 		listener_put(listener);
+}
+
+/* The reference is that of the ids: the entry leaves the queue before they put it. */
+static int listener_event(struct wait_queue_entry *event, unsigned int mode, int flags, void *key)
+{
+	listener_wake(container_of(event, struct xiw_listener, event));
+	return 0;
 }
 
 /*
@@ -148,7 +155,6 @@ static void listener_welcome(struct xiw_listener *listener, struct socket *sock)
 	id = xiw_sock_names(sock, &local, &remote) ? NULL : listener_find_id(listener, &local);
 	ep = id ? xiw_ep_accept(id->dev, sock, listener, listener->lane) : NULL;
 	if (!ep) {
-		xiw_sock_detach(sock);
 		xiw_sock_release(sock, true);
 		return;
 	}
@@ -176,8 +182,8 @@ static int listener_accept(struct xiw_listener *listener)
 }
 
 /*
- * TCP calls data_ready once for each connection, and not at all while the accept queue is full. So
- * after an error a timer tries again.
+ * TCP tells of each connection once, and of none while the accept queue is full. So after an error
+ * a timer tries again.
  */
 static void listener_look_later(struct xiw_listener *listener)
 {
@@ -193,7 +199,7 @@ static void listener_retry(struct work_struct *work)
 	struct xiw_listener *listener =
 		container_of(to_delayed_work(work), struct xiw_listener, retry);
 
-	xiw_listener_wake(listener);
+	listener_wake(listener);
 	listener_put(listener);
 }
 
@@ -205,7 +211,7 @@ static void listener_run(struct xiw_job *job)
 	mutex_lock(&listener->lock);
 	ret = listener->sock ? listener_accept(listener) : -EAGAIN;
 	if (!ret)
-		xiw_listener_wake(listener);
+		listener_wake(listener);
 	else if (ret != -EAGAIN)
 		listener_look_later(listener);
 	mutex_unlock(&listener->lock);
@@ -320,6 +326,7 @@ static struct xiw_listener *listener_create(struct net *net, int vrf, const stru
 	listener->net = net;
 	listener->vrf = vrf;
 	listener->addr = cm_id->m_local_addr;
+	init_waitqueue_func_entry(&listener->event, listener_event);
 	xiw_job_init(&listener->job, listener_run);
 	INIT_DELAYED_WORK(&listener->retry, listener_retry);
 	mutex_init(&listener->lock);
@@ -334,7 +341,6 @@ free:
 	return ERR_PTR(ret);
 }
 
-/* No grace period is needed: the socket has never listened, so TCP has not called data_ready. */
 static void listener_discard(struct xiw_listener *listener)
 {
 	xiw_sock_release(listener->sock, false);
@@ -355,7 +361,8 @@ static int listener_join(struct xiw_listener *listener, struct listener_id *id, 
 	if (listener_find_device(listener, id->dev)) {
 		ret = -EADDRINUSE;
 	} else if (list_empty(&listener->ids)) {
-		ret = xiw_sock_listen(listener->sock, &listener->addr, backlog, listener);
+		ret = xiw_sock_listen(listener->sock, &listener->addr, backlog,
+				      &listener->event);
 		if (!ret)
 			list_add(&listener->entry, &listeners);
 	}
@@ -391,8 +398,8 @@ static bool listener_concerns(const struct xiw_device *dev, const struct iw_cm_i
 }
 
 /*
- * All consumers on the host share listeners_lock. So allocate before taking it and release sockets
- * after dropping it: the one may wait for memory of a control group, the other for RCU.
+ * All consumers on the host share listeners_lock. So allocate before taking it, and release sockets
+ * after dropping it.
  */
 static int listener_add(struct xiw_device *dev, struct iw_cm_id *cm_id, int backlog)
 {
@@ -501,10 +508,9 @@ int xiw_unlisten(struct iw_cm_id *cm_id)
 	}
 	mutex_unlock(&listener->lock);
 	if (sock)
-		xiw_sock_unlisten(sock);
+		xiw_sock_unlisten(sock, &listener->event);
 	mutex_unlock(&listeners_lock);
 	if (sock) {
-		synchronize_rcu_expedited();	/* data_ready runs without the socket lock */
 		xiw_sock_release(sock, false);
 		listener_put(listener);
 	}

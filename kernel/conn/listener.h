@@ -10,9 +10,6 @@ struct xiw_listener;
 
 /* listener.c APIs */
 
-/* Accepts what waits at the socket of @listener. Context: any; RCU read side or a reference. */
-void xiw_listener_wake(struct xiw_listener *listener);
-
 /**
  * xiw_listener_ask - hand a complete Request to the consumer that listens on a device
  * @listener: accepted the connection

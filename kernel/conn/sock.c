@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /* sock.c - everything that touches a TCP socket or its callbacks */
 
+#include <linux/bpf.h>
 #include <linux/inetdevice.h>
 #include <linux/minmax.h>
-#include <linux/xarray.h>
+#include <linux/wait.h>
 #include <net/addrconf.h>
 #include <net/inet6_hashtables.h>
 #include <net/ipv6.h>
@@ -13,7 +14,6 @@
 #include "carrier/batch.h"
 #include "carrier/sock_lock.h"
 #include "conn/ep.h"
-#include "conn/listener.h"
 #include "conn/sock.h"
 #include "pause.h"
 #include "stream/qp.h"
@@ -32,8 +32,7 @@
  *
  * TCP calls them with the socket lock held: the spinlock in softirq (for an ICMP error even if a
  * process has the lock), else the lock of the process that works through the backlog. Attaching and
- * detaching take both, so the endpoint cannot go away during a callback. The exception is a
- * listener's data_ready, which only RCU protects.
+ * detaching take both, so the endpoint cannot go away during a callback.
  */
 
 static struct xiw_ep *sock_ep(const struct sock *sk)
@@ -66,6 +65,11 @@ static void sock_receive(struct sock *sk, struct xiw_qp *qp)
 	current->flags |= nowait;
 }
 
+/*
+ * A BPF program can cause this call while TCP transmits: TCP runs the program for the header, and
+ * the program sets SO_RCVLOWAT. What is received may have to be answered, and TCP must not be asked
+ * to send then, so that is left to the lane.
+ */
 static void sock_data_ready(struct sock *sk)
 {
 	struct xiw_ep *ep = sock_ep(sk);
@@ -73,7 +77,7 @@ static void sock_data_ready(struct sock *sk)
 
 	if (!ep)
 		return;
-	qp = sock_qp(ep);
+	qp = has_current_bpf_ctx() ? NULL : sock_qp(ep);
 	if (qp)
 		sock_receive(sk, qp);
 	else
@@ -103,23 +107,6 @@ static void sock_state_change(struct sock *sk)
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 }
 
-/* The listening sockets and their struct xiw_listener, by the address of the struct sock. */
-static DEFINE_XARRAY(sock_listeners);
-
-static void sock_listener_ready(struct sock *sk)
-{
-	struct xiw_listener *listener;
-
-	/* A child inherits this callback until it is accepted, and whatever sk_user_data holds. */
-	if (sk->sk_state != TCP_LISTEN)
-		return;
-	rcu_read_lock();
-	listener = xa_load(&sock_listeners, (unsigned long)sk);
-	if (listener)
-		xiw_listener_wake(listener);
-	rcu_read_unlock();
-}
-
 /* What a socket calls, besides its owner's pointer in sk_user_data. */
 struct sock_callbacks {
 	void (*data_ready)(struct sock *sk);
@@ -141,8 +128,8 @@ static struct sock_callbacks sock_saved_callbacks __aligned(8);	/* see SOCK_RESE
 /*
  * A BPF program can put a socket into a sockmap as soon as TCP is connected, unless the socket has
  * an owner. The sockmap then owns sk_user_data, and TCP needs its pointer to close the socket. So a
- * socket without an endpoint has this owner as long as TCP may connect, and a child inherits it.
- * Nobody follows this pointer; it is only aligned for the flags.
+ * socket without an endpoint has this owner, and a child inherits it. Nobody follows this pointer;
+ * it is only aligned for the flags.
  */
 #define SOCK_RESERVED	((void *)&sock_saved_callbacks)
 
@@ -160,7 +147,7 @@ static void sock_set_callbacks(struct sock *sk, void *owner, const struct sock_c
 	spin_lock_bh(&sk->sk_lock.slock);
 	write_lock(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, owner);
-	smp_store_release(&sk->sk_data_ready, callbacks->data_ready);	/* see sock_responder() */
+	WRITE_ONCE(sk->sk_data_ready, callbacks->data_ready);
 	sk->sk_write_space = callbacks->write_space;
 	sk->sk_state_change = callbacks->state_change;
 	sk->sk_error_report = callbacks->error_report;
@@ -176,7 +163,7 @@ void xiw_sock_attach(struct socket *sock, struct xiw_ep *ep)
 
 void xiw_sock_detach(struct socket *sock)
 {
-	sock_set_callbacks(sock->sk, NULL, &sock_saved_callbacks);
+	sock_set_callbacks(sock->sk, SOCK_RESERVED, &sock_saved_callbacks);
 }
 
 /*
@@ -207,7 +194,7 @@ struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm
 	sk = sock->sk;
 	sk_net_refcnt_upgrade(sk);
 	sock_save_callbacks(sk);
-	sock_set_callbacks(sk, SOCK_RESERVED, &sock_saved_callbacks);
+	xiw_sock_detach(sock);
 	sk->sk_allocation = GFP_ATOMIC | __GFP_NOMEMALLOC;
 	sk->sk_use_task_frag = false;
 	sk->sk_rcvbuf = max(sk->sk_rcvbuf, SOCK_RCVBUF);
@@ -265,6 +252,19 @@ int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 	return ret ?: sock_call(sock, &to);
 }
 
+int xiw_sock_reconnect(struct socket *sock, const struct sockaddr_storage *remote)
+{
+	struct sockaddr_storage to = { .ss_family = AF_UNSPEC };
+	int ret;
+
+	lock_sock(sock->sk);
+	sock->sk->sk_userlocks &= ~SOCK_BINDPORT_LOCK;	/* connect() picks another port */
+	xiw_sock_unlock(sock->sk);
+	ret = sock_call(sock, &to);
+	to = *remote;
+	return ret ?: sock_call(sock, &to);
+}
+
 int xiw_sock_connect_error(const struct sock *sk)
 {
 	switch (READ_ONCE(sk->sk_err)) {
@@ -280,25 +280,25 @@ int xiw_sock_connect_error(const struct sock *sk)
 }
 
 int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
-		    struct xiw_listener *listener)
+		    struct wait_queue_entry *event)
 {
-	struct sock_callbacks callbacks = sock_saved_callbacks;
 	struct sockaddr_storage addr = *local;
 	int ret;
 
 	ret = kernel_bind(sock, (struct sockaddr_unsized *)&addr, sock_addr_len(&addr));
 	if (ret)
 		return ret;
-	ret = xa_err(xa_store(&sock_listeners, (unsigned long)sock->sk, listener,
-			      GFP_KERNEL_ACCOUNT));
-	if (ret)
-		return ret;
-	callbacks.data_ready = sock_listener_ready;
-	sock_set_callbacks(sock->sk, SOCK_RESERVED, &callbacks);
+	add_wait_queue(sk_sleep(sock->sk), event);
 	ret = kernel_listen(sock, backlog);
 	if (ret)
-		xa_erase(&sock_listeners, (unsigned long)sock->sk);
+		remove_wait_queue(sk_sleep(sock->sk), event);
 	return ret;
+}
+
+void xiw_sock_unlisten(struct socket *sock, struct wait_queue_entry *event)
+{
+	remove_wait_queue(sk_sleep(sock->sk), event);
+	kernel_sock_shutdown(sock, SHUT_RDWR);
 }
 
 /*
@@ -369,20 +369,11 @@ int xiw_sock_accept(struct socket *listening, struct socket **sock)
 	ret = xiw_fails("accept") ? -ENOMEM : kernel_accept(listening, sock, O_NONBLOCK);
 	if (ret)
 		return ret;
-	if (sock_is_child((*sock)->sk)) {
-		if (xiw_sock_charge((*sock)->sk, mem_cgroup_from_sk(listening->sk)))
-			return 0;
-		xiw_sock_detach(*sock);
-	}
+	if (sock_is_child((*sock)->sk) &&
+	    xiw_sock_charge((*sock)->sk, mem_cgroup_from_sk(listening->sk)))
+		return 0;
 	xiw_sock_release(*sock, true);
 	return -ENOBUFS;
-}
-
-void xiw_sock_unlisten(struct socket *sock)
-{
-	kernel_sock_shutdown(sock, SHUT_RDWR);
-	xa_erase(&sock_listeners, (unsigned long)sock->sk);
-	xiw_sock_detach(sock);	/* TCP no longer listens, so no sockmap takes it */
 }
 
 int xiw_sock_shutdown(struct socket *sock)
@@ -492,10 +483,10 @@ static const struct xiw_ep *sock_responder(const struct sock *sk)
 	const struct xiw_ep *ep;
 
 	if (!sk_fullsock(sk) || READ_ONCE(sk->sk_state) != TCP_ESTABLISHED ||
-	    smp_load_acquire(&sk->sk_data_ready) != sock_data_ready)	/* then ep is an endpoint */
+	    READ_ONCE(sk->sk_data_ready) != sock_data_ready)
 		return NULL;
 	ep = rcu_dereference_sk_user_data(sk);
-	return ep && !ep->initiator ? ep : NULL;
+	return (void *)ep != SOCK_RESERVED && !ep->initiator ? ep : NULL;
 }
 
 struct sock *xiw_sock_other_end(const struct sock *sk)

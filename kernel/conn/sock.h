@@ -10,8 +10,8 @@
 
 struct iw_cm_id;
 struct mem_cgroup;
+struct wait_queue_entry;
 struct xiw_ep;
-struct xiw_listener;
 struct xiw_qp;
 
 /* sock.c APIs; all of them need process context unless stated otherwise */
@@ -39,6 +39,17 @@ struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm
 int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *remote, bool new_port);
 
+/**
+ * xiw_sock_reconnect - start to connect once more, from another port if TCP knows the first one
+ * @sock: socket whose connection is reset, detached from its endpoint
+ * @remote: remote address
+ *
+ * The socket keeps what it has from the process that made it: control group, user and payer.
+ *
+ * Return: as xiw_sock_connect().
+ */
+int xiw_sock_reconnect(struct socket *sock, const struct sockaddr_storage *remote);
+
 /* Returns the errno for the consumer of an initiator when TCP fails to connect. */
 int xiw_sock_connect_error(const struct sock *sk);
 
@@ -47,18 +58,21 @@ int xiw_sock_connect_error(const struct sock *sk);
  * @sock: fresh socket
  * @local: local address
  * @backlog: how many connections TCP may queue
- * @listener: woken by xiw_listener_wake() when connections arrive
+ * @event: its function is called when connections arrive, in any context
+ *
+ * A callback of the socket would not do. The children inherit callbacks, and TCP may migrate
+ * children to a socket of another program.
  *
  * Return: 0 or a negative errno.
  */
 int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
-		    struct xiw_listener *listener);
+		    struct wait_queue_entry *event);
 
 /*
  * Stops listening. Another listener of this module may bind the port at once, any other socket once
- * this one has been released. On return the callback may still be running; RCU protects it.
+ * this one has been released. On return the function of @event is not running any more.
  */
-void xiw_sock_unlisten(struct socket *sock);
+void xiw_sock_unlisten(struct socket *sock, struct wait_queue_entry *event);
 
 /**
  * xiw_sock_charge - charge a socket to a control group, unless it is charged to one already

@@ -15,10 +15,10 @@ names=(connect data dm dmabuf atomics immediate extended flush length notify odp
 	rejected requests rereg resize rings srq window bad_peer scribble shares bounded destroyed
 	pieces ended outstanding threads manual unmapped callers disconnect mutated verify
 	"${once[@]}")
-# "charge" needs control groups of memory, "sockmap" a kernel with BPF. "limits" needs a test build,
+# "charge" needs control groups of memory, "bpf" a kernel with BPF. "limits" needs a test build,
 # which can be told to have only a few objects.
 ! grep -qw cgroup2 /proc/filesystems || names+=(charge)
-! grep -qw tcp_bpf_update_proto /proc/kallsyms || names+=(sockmap)
+! grep -qw tcp_bpf_update_proto /proc/kallsyms || names+=(bpf)
 ! modinfo xiw 2>/dev/null | grep -qE ': +limits:' || names+=(limits)
 [[ ! ${only_names[*]:-} ]] || names=("${only_names[@]}")
 mapfile -t claims < <(claims_of "$programs" "${names[@]}")

@@ -158,6 +158,7 @@ public:
 	void abort();
 	/* The port of the device's end. */
 	std::uint16_t port() const;
+	int fd() const { return fd_; }
 
 private:
 	int fd_;
