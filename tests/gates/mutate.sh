@@ -83,7 +83,8 @@ stops() {
 	local number before status=0 i
 	number=$(number_of "$survivor")
 	before=$(state)
-	mutate --only "$number" >"$scratch/stopped" 2>&1 &
+	XIW_THEMES=$scratch/themes "$copy/tools/mutate" --suites "$scratch/suites" --only "$number" \
+		>"$scratch/stopped" 2>&1 &	# $! is not a subshell
 	for ((i = 0; i < 600; i++)); do
 		! has_mutant kernel/wire/atomic.c || break
 		sleep 0.1
