@@ -42,8 +42,6 @@
 /* Takes over a socket. Its callbacks have missed what happened before. */
 static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 {
-	if (ep->sk)
-		sock_put(ep->sk);
 	sock_hold(sock->sk);
 	ep->sk = sock->sk;
 	ep->sock = sock;

@@ -54,8 +54,7 @@ enum xiw_ep_state {
  * @id: names it to the iw_cm until it is accepted; never reused
  * @dev: its device
  * @initiator: this end sent the Request; constant, so RCU is enough to read it
- * @sk: the socket, with our own reference; replaced when a peer of revision 1 is called a second
- *	time, constant while a queue pair is attached
+ * @sk: the socket, with our own reference; constant from the first call on
  * @sock: the struct socket of @sk; NULL once it has been released
  * @events: XIW_EP_EV_*, atomic
  * @lane: runs @job; with a reference

@@ -212,7 +212,7 @@ static void listener_run(struct xiw_job *job)
 	ret = listener->sock ? listener_accept(listener) : -EAGAIN;
 	if (!ret)
 		listener_wake(listener);
-	else if (ret != -EAGAIN)
+	else if (ret != -EAGAIN && xiw_sock_listens(listener->sock))
 		listener_look_later(listener);
 	mutex_unlock(&listener->lock);
 	listener_put(listener);

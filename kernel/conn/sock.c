@@ -35,14 +35,33 @@
  * detaching take both, so the endpoint cannot go away during a callback.
  */
 
+/* What a socket calls, besides its owner's pointer in sk_user_data. */
+struct sock_callbacks {
+	void (*data_ready)(struct sock *sk);
+	void (*write_space)(struct sock *sk);
+	void (*state_change)(struct sock *sk);
+	void (*error_report)(struct sock *sk);
+};
+
+/* Those of a fresh socket, which are the same for all TCP sockets of the kernel. */
+static struct sock_callbacks sock_saved_callbacks __aligned(8);	/* see SOCK_RESERVED */
+
+/*
+ * A BPF program can put a socket into a sockmap as soon as TCP is connected, unless the socket has
+ * an owner. The sockmap then owns sk_user_data, and TCP needs its pointer to close the socket. So a
+ * socket without an endpoint has this owner, and a child inherits it. Nobody follows this pointer;
+ * it is only aligned for the flags.
+ */
+#define SOCK_RESERVED	((void *)&sock_saved_callbacks)
+
 static struct xiw_ep *sock_ep(const struct sock *sk)
 {
 	struct xiw_ep *ep;
 
-	rcu_read_lock();	/* only for lockdep: the socket lock keeps the endpoint */
+	rcu_read_lock();	/* only for lockdep: the caller has the socket lock, or RCU */
 	ep = rcu_dereference_sk_user_data(sk);
 	rcu_read_unlock();
-	return ep;
+	return (void *)ep == SOCK_RESERVED ? NULL : ep;
 }
 
 /* The endpoint changes ep->qp under the socket lock, so the queue pair outlives the callback. */
@@ -107,31 +126,12 @@ static void sock_state_change(struct sock *sk)
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 }
 
-/* What a socket calls, besides its owner's pointer in sk_user_data. */
-struct sock_callbacks {
-	void (*data_ready)(struct sock *sk);
-	void (*write_space)(struct sock *sk);
-	void (*state_change)(struct sock *sk);
-	void (*error_report)(struct sock *sk);
-};
-
 static const struct sock_callbacks sock_ep_callbacks = {
 	.data_ready = sock_data_ready,
 	.write_space = sock_write_space,
 	.state_change = sock_state_change,
 	.error_report = sock_state_change,
 };
-
-/* Those of a fresh socket, which are the same for all TCP sockets of the kernel. */
-static struct sock_callbacks sock_saved_callbacks __aligned(8);	/* see SOCK_RESERVED */
-
-/*
- * A BPF program can put a socket into a sockmap as soon as TCP is connected, unless the socket has
- * an owner. The sockmap then owns sk_user_data, and TCP needs its pointer to close the socket. So a
- * socket without an endpoint has this owner, and a child inherits it. Nobody follows this pointer;
- * it is only aligned for the flags.
- */
-#define SOCK_RESERVED	((void *)&sock_saved_callbacks)
 
 static void sock_save_callbacks(const struct sock *sk)
 {
@@ -217,12 +217,9 @@ static int sock_addr_len(const struct sockaddr_storage *addr)
 	       sizeof(struct sockaddr_in6);
 }
 
-static void sock_clear_port(struct sockaddr_storage *addr)
+static void sock_set_port(struct sockaddr_storage *addr, __be16 port)
 {
-	if (addr->ss_family == AF_INET)
-		((struct sockaddr_in *)addr)->sin_port = 0;
-	else
-		((struct sockaddr_in6 *)addr)->sin6_port = 0;
+	((struct sockaddr_in *)addr)->sin_port = port;	/* sin6_port has the same place */
 }
 
 static int sock_call(struct socket *sock, struct sockaddr_storage *to)
@@ -243,25 +240,39 @@ int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 
 	inet_set_bit(BIND_ADDRESS_NO_PORT, sock->sk);	/* connect() picks a free one */
 	if (new_port)
-		sock_clear_port(&from);
+		sock_set_port(&from, 0);
 	ret = kernel_bind(sock, (struct sockaddr_unsized *)&from, sock_addr_len(&from));
 	if (ret == -EADDRINUSE) {	/* the rdma_cm and TCP allocate ports separately */
-		sock_clear_port(&from);
+		sock_set_port(&from, 0);
 		ret = kernel_bind(sock, (struct sockaddr_unsized *)&from, sock_addr_len(&from));
 	}
-	return ret ?: sock_call(sock, &to);
+	if (ret)
+		return ret;
+	lock_sock(sock->sk);
+	sock->sk->sk_userlocks &= ~SOCK_BINDPORT_LOCK;	/* TCP frees the port when it closes */
+	xiw_sock_unlock(sock->sk);
+	return sock_call(sock, &to);
+}
+
+/* A program of the control group may have replaced the address in the first call. */
+static void sock_called_addr(const struct sock *sk, struct sockaddr_storage *addr)
+{
+	sock_set_port(addr, inet_sk(sk)->inet_dport);
+	if (sk->sk_family == AF_INET)
+		((struct sockaddr_in *)addr)->sin_addr.s_addr = inet_sk(sk)->inet_daddr;
+#if IS_ENABLED(CONFIG_IPV6)
+	else
+		((struct sockaddr_in6 *)addr)->sin6_addr = sk->sk_v6_daddr;
+#endif
 }
 
 int xiw_sock_reconnect(struct socket *sock, const struct sockaddr_storage *remote)
 {
-	struct sockaddr_storage to = { .ss_family = AF_UNSPEC };
+	struct sockaddr_storage nowhere = { .ss_family = AF_UNSPEC }, to = *remote;
 	int ret;
 
-	lock_sock(sock->sk);
-	sock->sk->sk_userlocks &= ~SOCK_BINDPORT_LOCK;	/* connect() picks another port */
-	xiw_sock_unlock(sock->sk);
-	ret = sock_call(sock, &to);
-	to = *remote;
+	sock_called_addr(sock->sk, &to);
+	ret = sock_call(sock, &nowhere);
 	return ret ?: sock_call(sock, &to);
 }
 
@@ -485,8 +496,8 @@ static const struct xiw_ep *sock_responder(const struct sock *sk)
 	if (!sk_fullsock(sk) || READ_ONCE(sk->sk_state) != TCP_ESTABLISHED ||
 	    READ_ONCE(sk->sk_data_ready) != sock_data_ready)
 		return NULL;
-	ep = rcu_dereference_sk_user_data(sk);
-	return (void *)ep != SOCK_RESERVED && !ep->initiator ? ep : NULL;
+	ep = sock_ep(sk);
+	return ep && !ep->initiator ? ep : NULL;
 }
 
 struct sock *xiw_sock_other_end(const struct sock *sk)
@@ -516,9 +527,7 @@ struct xiw_qp *xiw_sock_peer(const struct sock *sk, const struct sock *other)
 	lockdep_assert(lockdep_sock_is_held(sk));
 	lockdep_assert(lockdep_sock_is_held(other));
 
-	rcu_read_lock();	/* only for lockdep: the socket lock keeps the endpoint */
 	ep = sock_responder(other);
-	rcu_read_unlock();
 	if (!ep || !sock_has_received(sk, other) || !sock_has_received(other, sk))
 		return NULL;
 	return sock_qp(ep);

@@ -7,6 +7,7 @@
 #include <linux/socket.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
+#include <net/tcp_states.h>
 
 struct iw_cm_id;
 struct mem_cgroup;
@@ -40,9 +41,9 @@ int xiw_sock_connect(struct socket *sock, const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *remote, bool new_port);
 
 /**
- * xiw_sock_reconnect - start to connect once more, from another port if TCP knows the first one
+ * xiw_sock_reconnect - start to connect to the same peer once more, from another port
  * @sock: socket whose connection is reset, detached from its endpoint
- * @remote: remote address
+ * @remote: as given to xiw_sock_connect()
  *
  * The socket keeps what it has from the process that made it: control group, user and payer.
  *
@@ -67,6 +68,12 @@ int xiw_sock_connect_error(const struct sock *sk);
  */
 int xiw_sock_listen(struct socket *sock, const struct sockaddr_storage *local, int backlog,
 		    struct wait_queue_entry *event);
+
+/* Returns false if somebody else has destroyed the socket, for example with "ss -K". */
+static inline bool xiw_sock_listens(const struct socket *sock)
+{
+	return READ_ONCE(sock->sk->sk_state) == TCP_LISTEN;
+}
 
 /*
  * Stops listening. Another listener of this module may bind the port at once, any other socket once

@@ -39,6 +39,7 @@ link_on() {
 # A tun has no hardware address, so the link makes up its GID.
 link_on_tun() {
 	local gid
+	[[ -e /dev/net/tun ]] || modprobe tun	# without udev, only the module makes the node
 	ip1 tuntap add of_stage mode tun || skip "cannot make a netdev of type tun"
 	add_link "$ns1" "$dev" of_stage
 	gid=$(<"/sys/class/infiniband/$dev/ports/1/gids/0")

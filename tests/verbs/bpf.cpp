@@ -106,15 +106,37 @@ private:
 	std::uint32_t key_ = 0;
 };
 
-int load_program(std::span<const bpf_insn> program)
+int load_program(std::span<const bpf_insn> program, bpf_prog_type type = BPF_PROG_TYPE_SOCK_OPS,
+		 bpf_attach_type attach = BPF_CGROUP_SOCK_OPS)
 {
 	bpf_attr attributes = {};
 
-	attributes.prog_type = BPF_PROG_TYPE_SOCK_OPS;
+	attributes.prog_type = type;
+	attributes.expected_attach_type = attach;
 	attributes.insns = pointer(program.data());
 	attributes.insn_cnt = static_cast<std::uint32_t>(program.size());
 	attributes.license = pointer("GPL");
 	return bpf(BPF_PROG_LOAD, attributes);
+}
+
+/* if (bpf_get_current_pid_tgid() >> 32 == getpid())
+ *	address->user_port = htons(port);
+ * return 1;
+ */
+int load_redirection(std::uint16_t port)
+{
+	const std::array program = {
+		bpf_insn{ BPF_ALU64 | BPF_MOV | BPF_X, 6, 1, 0, 0 },
+		bpf_insn{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_current_pid_tgid },
+		bpf_insn{ BPF_ALU64 | BPF_RSH | BPF_K, 0, 0, 0, 32 },
+		bpf_insn{ BPF_JMP | BPF_JNE | BPF_K, 0, 0, 2, getpid() },
+		bpf_insn{ BPF_ALU64 | BPF_MOV | BPF_K, 1, 0, 0, htons(port) },
+		bpf_insn{ BPF_STX | BPF_MEM | BPF_W, 6, 1, offsetof(bpf_sock_addr, user_port), 0 },
+		bpf_insn{ BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 1 },
+		bpf_insn{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+
+	return load_program(program, BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT);
 }
 
 /* if (ops->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
@@ -145,14 +167,14 @@ class Programs
 {
 public:
 	/* The program goes with the control group. */
-	void attach(int program) const
+	void attach(int program, bpf_attach_type type = BPF_CGROUP_SOCK_OPS) const
 	{
 		Fd loaded(program, "the BPF program is loaded");
 		bpf_attr attributes = {};
 
 		attributes.target_fd = static_cast<std::uint32_t>(int{ directory_ });
 		attributes.attach_bpf_fd = static_cast<std::uint32_t>(int{ loaded });
-		attributes.attach_type = BPF_CGROUP_SOCK_OPS;
+		attributes.attach_type = type;
 		attributes.attach_flags = BPF_F_ALLOW_MULTI;
 		require(!bpf(BPF_PROG_ATTACH, attributes), "the BPF program is attached");
 	}
@@ -478,12 +500,12 @@ void second_call(const std::string &address)
 	Mesh mesh(BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB);
 	wire::Initiator initiator(address);
 
-	for (bool reset : { true, false }) {
+	for (bool last : { false, true }) {
 		raw::Peer peer = initiator.accept();
 		auto request = peer.hear_frame();
 
 		require(request.has_value(), "there is a Request");
-		if (reset)
+		if (!last)
 			continue;
 		peer.say(wire::Initiator::accepting(*request).octets());
 		expect_event(initiator.channel(), RDMA_CM_EVENT_ESTABLISHED);
@@ -493,6 +515,20 @@ void second_call(const std::string &address)
 
 	require(seen.runs == 2 && !seen.taken(),
 		std::format("the program ran for {} calls, {} taken", seen.runs, seen.taken()));
+}
+
+/* A program sends what this process calls to another port. The second call goes there, too. */
+void second_call_is_sent_elsewhere(const std::string &address)
+{
+	Programs programs;
+	raw::Acceptor proxy(address);
+
+	programs.attach(load_redirection(proxy.port()), BPF_CGROUP_INET4_CONNECT);
+
+	wire::Initiator initiator(address);
+
+	for (unsigned int i = 0; i < 2; i++)
+		require(proxy.accept().hear_frame().has_value(), "there is a Request");
 }
 
 /* A Write waits for room at the peer, and a Read Request was not heard of. When there is room again,
@@ -536,6 +572,7 @@ const cases::Case all[] = {
 	{ "a listener does not take children of another socket", children_of_another },
 	{ "a listener's children are ordinary sockets for another program", children_for_another },
 	{ "the second call is made by the control group of the caller", second_call },
+	{ "the second call goes where the first one was sent", second_call_is_sent_elsewhere },
 	{ "a program has nothing sent while TCP transmits", heard_while_transmitting },
 };
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Callers of a port: many of them, silent ones, and callers that get no answer. */
 #include "cases.hpp"
+#include "mount.hpp"
 #include "raw_peer.hpp"
 
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,7 +14,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <format>
 #include <fstream>
 #include <optional>
@@ -221,18 +225,26 @@ void port_of_another_space(const std::string &address)
 	require(caller.ends_with(100) == -1, "the listener still works");
 }
 
+std::uint16_t port_of(const Listener &listener)
+{
+	return ntohs(reinterpret_cast<const sockaddr_in *>(listener.address())->sin_port);
+}
+
 /* Creating a listener may take long, for example if its control group has to reclaim memory. Other
  * listeners must not wait for that.
  */
 void listening_at_once(const std::string &address)
 {
 	Listener other(address); /* librdmacm opens the device now, not in the threads */
+	/* A port that TCP has for a connection would take a second attempt, and a second pause. */
+	auto free_port = [&] { return port_of(Listener(address)); };
+	std::uint16_t ports[] = { free_port(), free_port() };
 	cases::Told told("pause", "listener_create 2000");
 	auto start = Clock::now();
 
 	{
-		std::jthread first([&] { Listener listener(address); });
-		std::jthread second([&] { Listener listener(address); });
+		std::jthread first([&] { Listener listener(address, ports[0]); });
+		std::jthread second([&] { Listener listener(address, ports[1]); });
 	}
 	require(seconds_since(start) < 3.6, "the second one does not wait for the first");
 }
@@ -271,6 +283,41 @@ void destroyed_between_attempts(const std::string &address)
 	Pair(address).expect_alive();
 }
 
+/* The number of times that the kernel's work queues run a function within a second. */
+unsigned int count_runs(const std::string &function)
+{
+	Mount tracing("tracefs");
+	const std::filesystem::path place = tracing.path() / "instances/xiw_callers";
+	unsigned int count = 0;
+
+	create_directory(place);
+	std::ofstream(place / "events/workqueue/workqueue_execute_start/enable") << 1 << std::flush;
+	std::this_thread::sleep_for(1s);
+
+	{
+		std::ifstream trace(place / "trace");
+
+		for (std::string line; std::getline(trace, line);)
+			count += line.find("function " + function) != std::string::npos;
+	}
+	remove(place);
+	return count;
+}
+
+/* An administrator destroys the socket of a listener. The kernel must not look for callers for ever. */
+void socket_destroyed(const std::string &address)
+{
+	Listener listener(address);
+	const std::string command =
+		std::format("ss -HtnlK '( sport = :{0} )' | grep -q :{0}", port_of(listener));
+
+	require(!std::system(command.c_str()), "ss prints the socket that it destroys");
+
+	unsigned int runs = count_runs("listener_retry");
+
+	require(runs <= 1, std::format("the kernel has looked for callers {} times", runs));
+}
+
 /* Another thread destroys the queue pair while the call is being accepted. */
 void accepted_and_destroyed(const std::string &address)
 {
@@ -306,6 +353,7 @@ constexpr cases::Case all[] = {
 	{ "callers are accepted later if there is no memory", accepting_fails },
 	{ "a listener can be destroyed while it waits to accept again",
 	  destroyed_between_attempts },
+	{ "the device does not look for callers when the socket was destroyed", socket_destroyed },
 	{ "a queue pair can be destroyed while a call is accepted with it",
 	  accepted_and_destroyed },
 	{ "a call can be accepted when its listener has gone", answered_without_listener },

@@ -442,6 +442,7 @@ void plain_if_nothing_is_wanted(const std::string &address)
 	}
 }
 
+template <bool reset>
 void peers_of_revision_1(const std::string &address)
 {
 	Initiator device(address, { .private_data = { 'h', 'i' } });
@@ -449,6 +450,8 @@ void peers_of_revision_1(const std::string &address)
 	std::uint16_t port = first->port();
 
 	first->hear_frame();
+	if (reset)
+		first->abort();
 	first.reset(); /* hangs up */
 
 	Peer again = device.accept();
@@ -492,7 +495,8 @@ const cases::Case all[] = {
 	  established_by_a_whole_rtr },
 	{ "ENH-21 IRD and ORD are checked before anything is sized", greedy_requests },
 	{ "ENH-22 the enhanced format is used for its features only", plain_if_nothing_is_wanted },
-	{ "ENH-23 a peer of revision 1 is called again in revision 1", peers_of_revision_1 },
+	{ "ENH-23 a peer of revision 1 is called again in revision 1", peers_of_revision_1<false> },
+	{ "ENH-23 a peer of revision 1 that resets is called again", peers_of_revision_1<true> },
 };
 
 } /* namespace */
