@@ -48,6 +48,12 @@ static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 	xiw_sock_attach(sock, ep);
 }
 
+/* Whether octets, the end or an error came that the callbacks may not have told of. */
+static bool ep_has_input(const struct xiw_ep *ep)
+{
+	return xiw_sock_pending(ep->sk) || xiw_sock_ended(ep->sk);
+}
+
 /* Frees the handshake frames; the consumer has been told their contents. */
 static void ep_forget_frames(struct xiw_ep *ep)
 {
@@ -106,7 +112,7 @@ static void ep_request(struct xiw_ep *ep)
 	}
 	xiw_ep_move(ep, XIW_EP_WAIT_REPLY);
 	/* One event may stand for the connection and for what came after it. */
-	if (xiw_sock_pending(ep->sk) || xiw_sock_ended(ep->sk))
+	if (ep_has_input(ep))
 		set_bit(XIW_EP_EV_SOCKET, &ep->events);
 }
 
@@ -519,7 +525,7 @@ struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
 	 * If the job were queued for a connection that has sent nothing, that connection would hold
 	 * an early place in the lane, and be served before an older one whose Request came first.
 	 */
-	if (xiw_sock_pending(sock->sk) || xiw_sock_ended(sock->sk))
+	if (ep_has_input(ep))
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 	return ep;
 }

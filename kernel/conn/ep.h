@@ -177,9 +177,6 @@ void xiw_ep_accepted(struct xiw_ep *ep);
 
 /* ep_end.c APIs */
 
-/* Detaches and releases the socket; resets the connection if @abort. @ep is locked. */
-void xiw_ep_drop_socket(struct xiw_ep *ep, bool abort);
-
 /* Removes the endpoint from its listener, if it has one. @ep is locked. */
 void xiw_ep_leave_listener(struct xiw_ep *ep);
 

@@ -21,8 +21,8 @@
 /* How long an orderly close keeps sending what was posted. */
 #define EP_LAST_MS	500
 
-/* The kernel-doc of public functions is in ep.h. */
-void xiw_ep_drop_socket(struct xiw_ep *ep, bool abort)
+/* Detaches and releases the socket; resets the connection if @abort. */
+static void ep_drop_socket(struct xiw_ep *ep, bool abort)
 {
 	struct socket *sock = ep->sock;
 
@@ -35,6 +35,7 @@ void xiw_ep_drop_socket(struct xiw_ep *ep, bool abort)
 	xiw_sock_release(sock, abort);
 }
 
+/* The kernel-doc of public functions is in ep.h. */
 void xiw_ep_leave_listener(struct xiw_ep *ep)
 {
 	struct xiw_listener *listener = ep->listener;
@@ -48,7 +49,7 @@ void xiw_ep_leave_listener(struct xiw_ep *ep)
 
 void xiw_ep_close(struct xiw_ep *ep, bool abort)
 {
-	xiw_ep_drop_socket(ep, abort);
+	ep_drop_socket(ep, abort);
 	xiw_batch_drop(&ep->rest);
 	xiw_ep_clear_timers(ep);
 	xiw_ep_move(ep, XIW_EP_CLOSED);

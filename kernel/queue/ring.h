@@ -110,10 +110,16 @@ static inline void *xiw_ring_slot(const struct xiw_ring *ring, u32 count)
 	return ring->slots + ((size_t)(count & (ring->entries - 1)) << ring->slot_shift);
 }
 
+/* Gives @n slots back to the poster, which xiw_ring_tell() tells later. */
+static inline void xiw_ring_return_silently(struct xiw_ring *ring, u32 n)
+{
+	ring->returned += n;
+}
+
 /* Gives @n slots back to the poster, and tells it: it may fill them again. */
 static inline void xiw_ring_return(struct xiw_ring *ring, u32 n)
 {
-	ring->returned += n;
+	xiw_ring_return_silently(ring, n);
 	ring->told = ring->returned;
 	/* pairs with the poster's acquire: the slots are read before they are filled again */
 	smp_store_release(&ring->ctl->consumed, ring->told);

@@ -91,7 +91,7 @@ void xiw_qp_retire(struct xiw_qp *qp)
 			xiw_worker_queue(qp);
 			break;
 		}
-		qp->sq.returned++;
+		xiw_ring_return_silently(&qp->sq, 1);
 		complete_send(qp, wr);
 	}
 	xiw_pause("retire");

@@ -81,10 +81,9 @@ void kernel_return(struct xiw_ring *ring, __u32 n)
 	xiw_ring_return(ring, n);
 }
 
-/* As in xiw_qp_retire(). */
 void kernel_return_silently(struct xiw_ring *ring, __u32 n)
 {
-	ring->returned += n;
+	xiw_ring_return_silently(ring, n);
 }
 
 void kernel_tell(struct xiw_ring *ring)
