@@ -287,6 +287,7 @@ static bool listener_same_addr(const struct sockaddr_storage *a, const struct so
 	       ipv6_addr_equal(&a6->sin6_addr, &b6->sin6_addr);
 }
 
+/* A socket that somebody else has destroyed accepts nobody, so no id may join it. */
 static struct xiw_listener *listener_find(struct net *net, int vrf,
 					  const struct sockaddr_storage *addr)
 {
@@ -296,7 +297,8 @@ static struct xiw_listener *listener_find(struct net *net, int vrf,
 
 	list_for_each_entry(listener, &listeners, entry) {
 		if (net_eq(listener->net, net) && listener->vrf == vrf &&
-		    listener_same_addr(&listener->addr, addr))
+		    listener_same_addr(&listener->addr, addr) &&
+		    xiw_sock_listens(listener->sock))
 			return listener;
 	}
 	return NULL;

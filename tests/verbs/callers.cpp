@@ -205,20 +205,27 @@ void answered_late(const std::string &address)
 }
 
 /* The rdma_cm has separate ports for each port space, but every iWARP listener uses a TCP port. */
+Id bind_in_another_space(rdma_event_channel *channel, const Listener &listener)
+{
+	rdma_cm_id *id;
+
+	if (rdma_create_id(channel, &id, nullptr, RDMA_PS_UDP))
+		fail("rdma_create_id", errno);
+
+	Id bound(id);
+
+	if (rdma_bind_addr(id, const_cast<sockaddr *>(listener.address())))
+		fail("rdma_bind_addr", errno);
+	return bound;
+}
+
 void port_of_another_space(const std::string &address)
 {
 	Listener listener(address);
 	EventChannel channel = create_event_channel();
-	rdma_cm_id *id;
+	Id other = bind_in_another_space(channel.get(), listener);
 
-	if (rdma_create_id(channel.get(), &id, nullptr, RDMA_PS_UDP))
-		fail("rdma_create_id", errno);
-
-	Id other(id);
-
-	if (rdma_bind_addr(id, const_cast<sockaddr *>(listener.address())))
-		fail("rdma_bind_addr", errno);
-	require(rdma_listen(id, 1) && errno == EADDRINUSE, "the port is in use");
+	require(rdma_listen(other.get(), 1) && errno == EADDRINUSE, "the port is in use");
 
 	Silent caller(listener.address());
 
@@ -304,18 +311,41 @@ unsigned int count_runs(const std::string &function)
 	return count;
 }
 
-/* An administrator destroys the socket of a listener. The kernel must not look for callers for ever. */
-void socket_destroyed(const std::string &address)
+/* As an administrator may do. */
+void destroy_socket(const Listener &listener)
 {
-	Listener listener(address);
 	const std::string command =
 		std::format("ss -HtnlK '( sport = :{0} )' | grep -q :{0}", port_of(listener));
 
 	require(!std::system(command.c_str()), "ss prints the socket that it destroys");
+}
+
+/* The kernel must not look for callers for ever. */
+void socket_destroyed(const std::string &address)
+{
+	Listener listener(address);
+
+	destroy_socket(listener);
 
 	unsigned int runs = count_runs("listener_retry");
 
 	require(runs <= 1, std::format("the kernel has looked for callers {} times", runs));
+}
+
+void listens_after_destroyed(const std::string &address)
+{
+	Listener listener(address);
+	EventChannel channel = create_event_channel();
+	Id other = bind_in_another_space(channel.get(), listener);
+
+	destroy_socket(listener);
+	if (rdma_listen(other.get(), 1))
+		fail("rdma_listen", errno);
+
+	raw::Peer peer(listener.address());
+
+	peer.say(raw::Frame().octets());
+	Id(expect_event(channel.get(), RDMA_CM_EVENT_CONNECT_REQUEST).id);
 }
 
 /* Another thread destroys the queue pair while the call is being accepted. */
@@ -354,6 +384,8 @@ constexpr cases::Case all[] = {
 	{ "a listener can be destroyed while it waits to accept again",
 	  destroyed_between_attempts },
 	{ "the device does not look for callers when the socket was destroyed", socket_destroyed },
+	{ "another id can listen at the port when the socket was destroyed",
+	  listens_after_destroyed },
 	{ "a queue pair can be destroyed while a call is accepted with it",
 	  accepted_and_destroyed },
 	{ "a call can be accepted when its listener has gone", answered_without_listener },
