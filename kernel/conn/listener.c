@@ -31,7 +31,7 @@
  * @net: network namespace
  * @vrf: index of the VRF netdev whose addresses it is limited to, or 0
  * @addr: the address on which it listens
- * @sock: the socket; NULL once no id listens any more
+ * @sock: the socket; NULL once no id listens any more; written under listeners_lock and @lock
  * @event: what TCP calls when connections have arrived
  * @lane: runs @job and the jobs of all accepted connections in order
  * @job: accepts connections
@@ -287,7 +287,7 @@ static bool listener_same_addr(const struct sockaddr_storage *a, const struct so
 	       ipv6_addr_equal(&a6->sin6_addr, &b6->sin6_addr);
 }
 
-/* A socket that somebody else has destroyed accepts nobody, so no id may join it. */
+/* Passes over those whose socket somebody else has destroyed, because they accept nobody. */
 static struct xiw_listener *listener_find(struct net *net, int vrf,
 					  const struct sockaddr_storage *addr)
 {

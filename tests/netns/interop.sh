@@ -43,10 +43,14 @@ between() {
 
 # Two drivers cannot listen on the same port of the wildcard address, so bind the server to its own
 # address.
-perftest() {
+perftest() { perftest_retried run_perftest "$@"; }
+
+run_perftest() {
 	local options=(-R -F -p "$port" "${@:2}")
-	serve "$server_ns" "$port" "$1" -d "$server_dev" --bind_source_ip="$addr4" "${options[@]}"
-	in_ns "$client_ns" "$1" -d "$client_dev" "${options[@]}" "$addr4"
+	serve "$server_ns" "$port" "$1" -d "$server_dev" --bind_source_ip="$addr4" \
+		"${options[@]}" || return
+	in_ns "$client_ns" "$1" -d "$client_dev" "${options[@]}" "$addr4" 2>&1 |
+		tee "$scratch/client" || return
 	served
 }
 

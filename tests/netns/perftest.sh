@@ -8,19 +8,8 @@
 port=18515
 
 # perftest TOOL OPTION...: runs server and client over the path in use. -F ignores that the guest's
-# CPU frequency varies. The server closes its first listener and opens another one on the same port.
-# A client that connects in between is refused, and its own retry fails; then run both again.
-perftest() {
-	for _ in 1 2 3; do
-		run_perftest "$@" && return
-		grep -q 'RDMA_CM_EVENT_REJECTED; error: -111' "$scratch/client" || return
-		once_more "perftest was refused between its server's two listeners"
-		kill_in "$ns1"
-		kill_in "$ns2"
-		port=$((port + 1000))
-	done
-	return 1
-}
+# CPU frequency varies.
+perftest() { perftest_retried run_perftest "$@"; }
 
 run_perftest() {
 	local tool=$1 options=(-R -F -p "$port" "${@:2}")

@@ -332,20 +332,25 @@ void socket_destroyed(const std::string &address)
 	require(runs <= 1, std::format("the kernel has looked for callers {} times", runs));
 }
 
+/* That must survive the end of the first listener. */
 void listens_after_destroyed(const std::string &address)
 {
-	Listener listener(address);
+	std::optional<Listener> listener(std::in_place, address);
 	EventChannel channel = create_event_channel();
-	Id other = bind_in_another_space(channel.get(), listener);
+	Id other = bind_in_another_space(channel.get(), *listener);
+	auto expect_call = [&] {
+		raw::Peer peer(rdma_get_local_addr(other.get()));
 
-	destroy_socket(listener);
+		peer.say(raw::Frame().octets());
+		Id(expect_event(channel.get(), RDMA_CM_EVENT_CONNECT_REQUEST).id);
+	};
+
+	destroy_socket(*listener);
 	if (rdma_listen(other.get(), 1))
 		fail("rdma_listen", errno);
-
-	raw::Peer peer(listener.address());
-
-	peer.say(raw::Frame().octets());
-	Id(expect_event(channel.get(), RDMA_CM_EVENT_CONNECT_REQUEST).id);
+	expect_call();
+	listener.reset();
+	expect_call();
 }
 
 /* Another thread destroys the queue pair while the call is being accepted. */
