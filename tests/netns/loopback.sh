@@ -4,6 +4,6 @@
 
 loopback=1
 # These do not depend on whether TCP carries the data, so only this theme runs them.
-once=(neighbours races)
+once=(neighbours races uverbs)
 # shellcheck source=tests/netns/verbs.sh
 . "$(dirname "$0")/verbs.sh"
