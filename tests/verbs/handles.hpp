@@ -3,6 +3,7 @@
 #pragma once
 
 #include "calls.hpp"
+#include "random.hpp"
 #include "rdma.hpp"
 
 #include <sys/mman.h>
@@ -11,18 +12,13 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <random>
 #include <vector>
 
 namespace calls
 {
 
-using Random = std::mt19937;
-
-inline std::uint32_t below(Random &random, std::size_t limit)
-{
-	return static_cast<std::uint32_t>(random() % limit);
-}
+using rdma::below;
+using rdma::Random;
 
 template <typename Range>
 auto &one_of(Random &random, Range &range)

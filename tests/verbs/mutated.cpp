@@ -6,11 +6,11 @@
  * the seed of a conversation that shows a fault.
  */
 #include "../wire/atomics.hpp"
+#include "random.hpp"
 
 #include <algorithm>
 #include <array>
 #include <format>
-#include <random>
 
 using namespace rdma;
 using namespace raw;
@@ -18,8 +18,6 @@ using namespace wire;
 
 namespace
 {
-
-using Random = std::mt19937;
 
 /* No payload has this octet, so it shows which octets never came. */
 constexpr std::uint8_t untouched = 0xff;
@@ -29,11 +27,6 @@ constexpr std::size_t reads = 2, read_size = 48;
 
 /* How much the conversations tested. */
 unsigned int good_receives = 0, good_reads = 0;
-
-std::uint32_t below(Random &random, std::size_t limit)
-{
-	return static_cast<std::uint32_t>(random() % limit);
-}
 
 Octets payload(Random &random, std::size_t size)
 {

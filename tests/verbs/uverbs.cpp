@@ -4,9 +4,7 @@
  *
  * XIW_SEED chooses the calls, XIW_CALLS says how many there are.
  */
-#include "calls.hpp"
 #include "cases.hpp"
-#include "device.hpp"
 #include "handles.hpp"
 
 #include <fcntl.h>
@@ -24,7 +22,6 @@
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <random>
 #include <thread>
 
 using namespace rdma;
@@ -173,15 +170,19 @@ private:
 		return words;
 	}
 
-	/* Few objects of each kind, so that all calls go on succeeding. */
-	bool is_too_much(Kind creates, Kind destroys)
+	/* Begins a call, unless there would be too many or too few objects of its kind. */
+	bool begin(Kind creates, Kind destroys)
 	{
-		if (creates != Kind::none)
-			return objects_.are_many(creates);
-		return destroys != Kind::none && !objects_.are_many(destroys) && below(random_, 4);
+		if (creates != Kind::none && objects_.are_many(creates))
+			return false;
+		if (destroys != Kind::none && !objects_.are_many(destroys) && below(random_, 4))
+			return false;
+		newest_ = destroys != Kind::none && below(random_, 2);
+		reply_ = area_.page(random_);
+		return true;
 	}
 
-	/* What the kernel wrote, unless an argument was wrong. */
+	/* What the kernel wrote. After a wrong call it may be something else. */
 	template <typename T>
 	T replied(std::uint64_t offset)
 	{
@@ -197,7 +198,7 @@ private:
 		tally_.count(name, succeeded);
 		if (!succeeded)
 			return;
-		if (creates != Kind::none)
+		if (creates != Kind::none && !wrong_)
 			objects_.add(creates, created);
 		if (destroys != Kind::none)
 			objects_.remove(destroys, object_);
@@ -205,10 +206,8 @@ private:
 
 	void call_command(const Command &command)
 	{
-		if (is_too_much(command.creates, command.destroys))
+		if (!begin(command.creates, command.destroys))
 			return;
-		newest_ = command.destroys != Kind::none && below(random_, 2);
-		reply_ = area_.page(random_);
 		if (below(random_, 4))
 			write_command(command);
 		else
@@ -252,11 +251,9 @@ private:
 
 	void finish(const Command &command, bool good)
 	{
-		bool readable = !wrong_;
-
-		account(good, command.name, readable ? command.creates : Kind::none,
-			command.destroys, readable && good ? replied<std::uint32_t>(0) : 0);
-		if (good && readable && command.driver_reply)
+		account(good, command.name, command.creates, command.destroys,
+			replied<std::uint32_t>(0));
+		if (good && !wrong_ && command.driver_reply)
 			objects_.add_place(replied<std::uint64_t>(command.driver_reply));
 	}
 
@@ -284,10 +281,8 @@ private:
 		std::vector<ib_uverbs_attr> attributes;
 		std::uint16_t used = 64, place = 0;
 
-		if (is_too_much(method.creates, method.destroys))
+		if (!begin(method.creates, method.destroys))
 			return;
-		newest_ = method.destroys != Kind::none && below(random_, 2);
-		reply_ = area_.page(random_);
 		requests.reserve(method.attributes.size());
 		for (const Attribute &attribute : method.attributes) {
 			auto &words = requests.emplace_back(words_of(attribute.fields));
@@ -317,8 +312,7 @@ private:
 		auto handle =
 			attributes.empty() ? 0 : static_cast<std::uint32_t>(attributes[0].data);
 
-		account(good, method.name, wrong_ ? Kind::none : method.creates, method.destroys,
-			handle);
+		account(good, method.name, method.creates, method.destroys, handle);
 		if (good && !wrong_ && place)
 			objects_.add_place(replied<std::uint64_t>(place));
 	}
