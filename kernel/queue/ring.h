@@ -79,6 +79,15 @@ static inline u32 xiw_ring_ready(const struct xiw_ring *ring)
 }
 
 /*
+ * Whether slots seem to wait. The caller need not own the ring, so this is out of date at once: ask
+ * xiw_ring_ready() before taking any.
+ */
+static inline bool xiw_ring_waits(const struct xiw_ring *ring)
+{
+	return READ_ONCE(ring->ctl->produced) != READ_ONCE(ring->taken);
+}
+
+/*
  * As xiw_ring_ready(), but counts again only when all slots that were counted the last time have
  * been taken.
  */
@@ -99,7 +108,7 @@ static inline u32 xiw_ring_take(struct xiw_ring *ring, u32 n)
 {
 	u32 first = ring->taken;
 
-	ring->taken += n;
+	WRITE_ONCE(ring->taken, first + n);	/* xiw_ring_waits() reads it */
 	ring->known -= min(ring->known, n);
 	return first;
 }

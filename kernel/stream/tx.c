@@ -251,7 +251,7 @@ enum xiw_tx_result xiw_tx_drive_now(struct xiw_qp *qp, size_t budget, enum xiw_s
 bool xiw_tx_wants(const struct xiw_qp *qp)
 {
 	return READ_ONCE(qp->state) == XIW_QP_RTS && !READ_ONCE(qp->tx.blocked) &&
-	       xiw_ring_ready(&qp->sq);
+	       xiw_ring_waits(&qp->sq);
 }
 
 int xiw_tx_opening(struct xiw_qp *qp, u8 rtr)
