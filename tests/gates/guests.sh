@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # A guest whose kernel has a fault does not pass. Each fault is planted in a guest of its own, and
-# the vehicle must report it: guests.sh native | debug | debian
+# the vehicle must report it: guests.sh native | debug | races | debian
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -9,6 +9,7 @@ vehicle=${1:?which vehicle}
 case $vehicle in
 native) guest=("$tree/tests/vm/uml" --native) ;;
 debug) guest=("$tree/tests/vm/uml" --leaks) ;;
+races) guest=("$tree/tests/vm/uml" --races) ;;
 debian) guest=("$tree/tools/vm") ;;
 esac
 
@@ -49,6 +50,11 @@ debug)
 	claim "debug: sleep under a spinlock is found"		found sleep_in_atomic "BUG: "
 	claim "debug: a task that hangs is found"		found hung_task "INFO: task xiw_hung" \
 		"echo 5 >/proc/sys/kernel/hung_task_timeout_secs" "sleep 15"
+	;;
+races)
+	plan 2
+	claim "races: a guest without a fault passes"		build
+	claim "races: a data race is found"			found data_race "KCSAN: data-race in count" "" "sleep 3"
 	;;
 debian)
 	plan 3

@@ -118,6 +118,29 @@ static void plant_hung_task(void)
 		pr_err("xiw_plant: no thread\n");
 }
 
+static int counter;
+
+static int count(void *unused)
+{
+	int i;
+
+	for (i = 0; i < 1000000; i++) {
+		counter++;
+		barrier();
+	}
+	return 0;
+}
+
+/* Two threads count with neither lock nor marks. */
+static void plant_data_race(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (IS_ERR(kthread_run(count, NULL, "xiw_counts")))
+			pr_err("xiw_plant: no thread\n");
+}
+
 static const struct {
 	const char	*name;
 	void		(*plant)(void);
@@ -130,6 +153,7 @@ static const struct {
 	{ "inversion",		plant_inversion },
 	{ "sleep_in_atomic",	plant_sleep_in_atomic },
 	{ "hung_task",		plant_hung_task },
+	{ "data_race",		plant_data_race },
 };
 
 static int __init plant_init(void)

@@ -66,7 +66,7 @@ only_root_writes() {
 	[[ ! $open ]] || { echo "world-writable: $open"; return 1; }
 }
 
-# uml_kernel debug|native|coverage: prints the folder with the kernel and its build tree.
+# uml_kernel debug|native|coverage|races: prints the folder with the kernel and its build tree.
 uml_kernel() {
 	local configs=("$vm_dir/uml.config") compiler files
 	[[ $1 = native ]] || configs+=("$vm_dir/uml-$1.config")

@@ -254,9 +254,10 @@ kernel_image() {
 }
 
 # linux_source SERIES: the tarball of Debian's linux-source, in the version that the guest boots.
-# For a series that the guest does not boot it is the newest version.
+# For a series that the guest does not boot it is the newest version. Realtime kernels have the same
+# source.
 linux_source() {
-	local package=linux-source-$1 version path
+	local package=linux-source-${1%-rt} version path
 	version=$(kernel_version "$1")
 	path=$(item "$package" "$version" \
 		"$guest_dir/make-linux-source" "$package${version:+=$version}")

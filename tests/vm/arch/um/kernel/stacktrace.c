@@ -33,7 +33,9 @@ static void save_address(void *data, unsigned long address, int reliable)
 {
 	struct stack_trace *trace = data;
 
-	if (trace->nr_entries < trace->max_entries)
+	if (trace->skip)
+		trace->skip--;
+	else if (trace->nr_entries < trace->max_entries)
 		trace->entries[trace->nr_entries++] = address;
 }
 
@@ -47,6 +49,7 @@ EXPORT_SYMBOL_GPL(save_stack_trace_tsk);
 
 void save_stack_trace(struct stack_trace *trace)
 {
+	trace->skip++;	/* this function itself */
 	save_stack_trace_tsk(current, trace);
 }
 EXPORT_SYMBOL_GPL(save_stack_trace);
