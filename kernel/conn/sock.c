@@ -147,10 +147,10 @@ static void sock_set_callbacks(struct sock *sk, void *owner, const struct sock_c
 	spin_lock_bh(&sk->sk_lock.slock);
 	write_lock(&sk->sk_callback_lock);
 	rcu_assign_sk_user_data(sk, owner);
-	WRITE_ONCE(sk->sk_data_ready, callbacks->data_ready);
-	sk->sk_write_space = callbacks->write_space;
-	sk->sk_state_change = callbacks->state_change;
-	sk->sk_error_report = callbacks->error_report;
+	WRITE_ONCE(sk->sk_data_ready, READ_ONCE(callbacks->data_ready));
+	sk->sk_write_space = READ_ONCE(callbacks->write_space);
+	sk->sk_state_change = READ_ONCE(callbacks->state_change);
+	sk->sk_error_report = READ_ONCE(callbacks->error_report);
 	write_unlock(&sk->sk_callback_lock);
 	spin_unlock_bh(&sk->sk_lock.slock);
 	xiw_sock_unlock(sk);

@@ -45,6 +45,7 @@ static bool cq_has_room(struct xiw_cq *cq)
 static void cq_write(struct xiw_cq *cq, const struct xiw_cqe *cqe)
 {
 	struct xiw_cqe *slot = cq_slot(cq, cq->produced);
+	u8 fresh = cq->fresh | XIW_CQ_FRESH;
 
 	lockdep_assert_held(&cq->lock);
 	memcpy(slot, cqe, offsetof(struct xiw_cqe, reserved));
@@ -52,9 +53,9 @@ static void cq_write(struct xiw_cq *cq, const struct xiw_cqe *cqe)
 	/* pairs with the consumer's acquire: the entry is filled before it becomes valid */
 	smp_store_release(&slot->gen, xiw_cqe_gen(cq->produced, cq->entries));
 	cq->produced++;
-	cq->fresh |= XIW_CQ_FRESH;
 	if (cqe->solicited || cqe->status != IB_WC_SUCCESS)
-		cq->fresh |= XIW_CQ_FRESH_SOLICITED;
+		fresh |= XIW_CQ_FRESH_SOLICITED;
+	WRITE_ONCE(cq->fresh, fresh);	/* xiw_cq_fire() reads it without the lock */
 }
 
 static void cq_report_overflow(struct xiw_cq *cq)
