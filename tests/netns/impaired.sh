@@ -160,7 +160,7 @@ cut_again_and_again() {
 	cut_off "$ns1" veth1 &
 	cutter=$!
 	# On a busy machine all programs may be done before the first cut.
-	until [[ $status -ne 0 || -s $scratch/cuts ]]; do
+	until [[ $status -ne 0 || -s $scratch/cuts ]] || ! kill -0 "$cutter"; do
 		verified --cut 1 || status=$?
 	done
 	kill "$cutter"

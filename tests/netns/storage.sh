@@ -220,7 +220,6 @@ nfs_round() {
 	same "$scratch/mnt/file"
 }
 
-# The mount is hard: writes that wait when the link goes are done when the link is back.
 nfs_write() {
 	timeout -k 5 "$limit" dd if="$scratch/data" of="$scratch/mnt/file" bs=64K oflag=sync \
 		status=none
@@ -241,6 +240,7 @@ nfs_write_twice() {
 	nfs_write
 }
 
+# The mount is hard: writes that wait when the link goes are done when the link is back.
 nfs_outlives_link() {
 	trap stop_nfs EXIT
 	start_nfs_server
