@@ -286,8 +286,11 @@ static void ep_wait_request(struct xiw_ep *ep)
 
 	if (ret == -EAGAIN)
 		return;
-	/* The peer may send nothing after its Request until it has the Reply. */
-	if (!ret && !xiw_sock_pending(ep->sk)) {
+	/*
+	 * The peer may send nothing after its Request until it has the Reply. One event may stand
+	 * for the Request and for what came after it.
+	 */
+	if (!ret && !ep_has_input(ep)) {
 		ep_asked(ep);
 	} else {
 		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);

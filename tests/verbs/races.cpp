@@ -248,6 +248,24 @@ void octets_before_request(const std::string &address)
 		"the caller is told");
 }
 
+/* A caller that ends its stream right behind its Request is not there any more. Both arrive before the
+ * device looks at either.
+ */
+void end_with_request(const std::string &address)
+{
+	Device device(address);
+	Listener listener(address);
+	const std::uint64_t failures = device_counter(device.context(), "conn_failures");
+	cases::Told pause("pause", "ep_work 500");
+	Peer peer(listener.address());
+
+	peer.say(Frame().octets());
+	peer.end();
+	await("the device has noticed the end",
+	      [&] { return device_counter(device.context(), "conn_failures") > failures; });
+	require(next_event(listener.channel(), 0).type < 0, "the consumer is not asked");
+}
+
 /* A connection that TCP makes at once may not overtake one that waits in the lane. */
 void call_behind_another(const std::string &address)
 {
@@ -320,6 +338,7 @@ const cases::Case all[] = {
 	  doorbell_without_opening },
 	{ "an end that comes before the Request is heard", end_before_request },
 	{ "octets that come before the Request are heard", octets_before_request },
+	{ "an end that comes with the Request is heard", end_with_request },
 	{ "a call does not overtake an older one", call_behind_another },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
 	{ "a queue pair cannot be connected before it is complete", called_too_early },
