@@ -11,7 +11,7 @@ family=${family:-4}
 [[ -v once ]] || once=()
 
 # In these programs both ends are in one process and use one device.
-names=(connect data dm dmabuf atomics immediate extended flush length notify odp odp_holes
+names=(connect crowd data dm dmabuf atomics immediate extended flush length notify odp odp_holes
 	rejected requests rereg resize rings srq window bad_peer scribble shares bounded destroyed
 	pieces ended outstanding threads manual unmapped callers disconnect mutated verify
 	"${once[@]}")
