@@ -338,7 +338,8 @@ static void ep_streaming(struct xiw_ep *ep)
 	xiw_rx_run(ep->qp, ep->sk);
 	/* Unlocking may receive more FPDUs and the end, and then raises an event. So test first. */
 	ended = xiw_sock_ended(ep->sk);
-	if (ep->qp->rx.waits && xiw_qp_open(ep->qp))
+	/* In a loop another lock guards these. They are looked at again after each change. */
+	if (data_race(ep->qp->rx.waits && xiw_qp_open(ep->qp)))
 		ended = false;
 	xiw_sock_unlock(ep->sk);
 	xiw_qp_unlocked(ep->qp);

@@ -114,7 +114,7 @@ static void sock_write_space(struct sock *sk)
 	qp = sock_qp(ep);
 	if (!qp)
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
-	else if (qp->tx.run == XIW_TX_NO_RUN)
+	else if (data_race(qp->tx.run) == XIW_TX_NO_RUN)	/* a loop has a lock of its own */
 		xiw_worker_queue(qp);
 }
 

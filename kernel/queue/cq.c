@@ -52,7 +52,7 @@ static void cq_write(struct xiw_cq *cq, const struct xiw_cqe *cqe)
 	slot->timestamp = cq->stamped ? ktime_get_raw_ns() : 0;
 	/* pairs with the consumer's acquire: the entry is filled before it becomes valid */
 	smp_store_release(&slot->gen, xiw_cqe_gen(cq->produced, cq->entries));
-	cq->produced++;
+	WRITE_ONCE(cq->produced, cq->produced + 1);	/* complete_send() reads it unlocked */
 	if (cqe->solicited || cqe->status != IB_WC_SUCCESS)
 		fresh |= XIW_CQ_FRESH_SOLICITED;
 	WRITE_ONCE(cq->fresh, fresh);	/* xiw_cq_fire() reads it without the lock */

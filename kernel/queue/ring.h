@@ -14,7 +14,8 @@
  * The kernel's side of the contract at the top of xiw-abi.h. Each word has one writer:
  *
  *   produced           the process, or a kernel consumer under its post lock
- *   consumed, flags    the kernel: the context that owns the ring (see Locking in qp.h)
+ *   consumed, flags    the kernel: the context that owns the ring (see Locking in qp.h); a
+ *                      doorbell may set the flags, too (xiw_ring_defer())
  *
  * Pairs of barriers:
  *
@@ -80,7 +81,7 @@ static inline u32 xiw_ring_ready(const struct xiw_ring *ring)
 
 /*
  * Whether slots seem to wait. The caller need not own the ring, so this is out of date at once: ask
- * xiw_ring_ready() before taking any.
+ * xiw_ring_ready() before taking any. Not for a ring that can be resized, which moves @ctl.
  */
 static inline bool xiw_ring_waits(const struct xiw_ring *ring)
 {

@@ -26,7 +26,7 @@ static bool srq_take_limit(struct xiw_srq *srq)
 	lockdep_assert_held(&srq->lock);
 	if (likely(!srq->limit) || xiw_ring_ready(&srq->ring) >= srq->limit)
 		return false;
-	srq->limit = 0;
+	WRITE_ONCE(srq->limit, 0);	/* xiw_srq_query() reads it without the lock */
 	return true;
 }
 
@@ -203,7 +203,7 @@ static struct xiw_area *srq_area_create(u32 entries, u32 slot_size, struct ib_uc
 static void srq_use_area(struct xiw_srq *srq, struct xiw_area *area, u32 entries, u32 slot_size)
 {
 	srq->area = area;
-	srq->max_wr = entries;
+	WRITE_ONCE(srq->max_wr, entries);
 	xiw_ring_init(&srq->ring, area->mem, area->mem + sizeof(struct xiw_queue_ctl), entries,
 		      slot_size);
 }
@@ -251,7 +251,7 @@ static void srq_settle(struct xiw_srq *srq, struct srq_move *move, u32 ready)
 
 	lockdep_assert_held(&srq->lock);
 	srq->area = move->area;
-	srq->max_wr = move->to.entries;
+	WRITE_ONCE(srq->max_wr, move->to.entries);
 	*ring = move->to;
 	ring->taken = old.taken;
 	ring->returned = old.returned;
@@ -370,7 +370,7 @@ static bool srq_arm_limit(struct xiw_srq *srq, u32 limit)
 	bool crossed;
 
 	lockdep_assert_held(&srq->lock);
-	srq->limit = limit;
+	WRITE_ONCE(srq->limit, limit);
 	crossed = !srq->told && srq_take_limit(srq);
 	srq->told |= crossed;
 	return crossed;

@@ -61,7 +61,7 @@ static void complete_send(struct xiw_qp *qp, struct xiw_send_wr *wr)
 	cqe.vendor_err = wr->cause;
 
 	WRITE_ONCE(qp->last_read, cqe.opcode == XIW_WC_READ);
-	qp->last_cqe = READ_ONCE(xiw_qp_send_cq(qp)->produced);
+	WRITE_ONCE(qp->last_cqe, READ_ONCE(xiw_qp_send_cq(qp)->produced));
 	if (wr->status == IB_WC_SUCCESS && !(wr->flags & XIW_SEND_SIGNALED))
 		return;
 	if (READ_ONCE(qp->dying))

@@ -25,17 +25,21 @@
  * wait for answers. Within one host a Read is done when its doorbell returns. If the process posts
  * the next Read without having seen the completion of the last one, or if it asked for none, it
  * gains from having both sent at once.
+ *
+ * The queue pair is not locked, so what is read here may be out of date. A wrong guess only decides
+ * which thread sends.
  */
 static bool post_streams(struct xiw_qp *qp)
 {
-	bool close = local_clock() - qp->doorbell_ns < POST_STREAM_NS;
+	bool close = local_clock() - READ_ONCE(qp->doorbell_ns) < POST_STREAM_NS;
 
 	WRITE_ONCE(qp->doorbells, close ? READ_ONCE(qp->doorbells) + 1 : 0);
 	if (!close || num_online_cpus() == 1)
 		return false;
 	return READ_ONCE(qp->doorbells) >= POST_STREAM_DOORBELLS ||
-	       READ_ONCE(qp->reads.used) > 1 ||
-	       (READ_ONCE(qp->last_read) && !xiw_cq_seen(xiw_qp_send_cq(qp), qp->last_cqe));
+	       data_race(qp->reads.used) > 1 ||		/* a guess, see above */
+	       (READ_ONCE(qp->last_read) &&
+		!xiw_cq_seen(xiw_qp_send_cq(qp), READ_ONCE(qp->last_cqe)));
 }
 
 static void post_doorbell(struct xiw_qp *qp)
@@ -51,7 +55,7 @@ static void post_doorbell(struct xiw_qp *qp)
 		return;
 	}
 	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE, XIW_STAT_TX_INLINE);
-	qp->doorbell_ns = local_clock();
+	WRITE_ONCE(qp->doorbell_ns, local_clock());
 	if (more)
 		xiw_worker_queue(qp);
 }

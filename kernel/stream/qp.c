@@ -181,16 +181,16 @@ void xiw_qp_lost(struct xiw_qp *qp)
 
 static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *terms, bool hold)
 {
-	struct xiw_send_slot *slot = qp->tx.request.slot;
-	struct xiw_recv *recv = qp->rx.recv;
-	unsigned int qn;
-
-	qp->tx = (struct xiw_tx){
-		.request.slot = slot,
+	const struct xiw_tx tx = {
+		.request.slot = qp->tx.request.slot,
 		.framing = { .crc = terms->crc, .markers = terms->tx_markers },
 		.hold = hold,
 		.blocked = hold,
 	};
+	struct xiw_recv *recv = qp->rx.recv;
+	unsigned int qn;
+
+	data_race(qp->tx = tx);		/* a worker may still look at blocked: xiw_tx_wants() */
 	xiw_accessor_begin(&qp->tx_accessor);
 	xiw_accessor_begin(&qp->rx_accessor);
 	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc };
