@@ -48,7 +48,10 @@ static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 	xiw_sock_attach(sock, ep);
 }
 
-/* Whether octets, the end or an error came that the callbacks may not have told of. */
+/*
+ * Whether octets, the end or an error came that the callbacks may not have told of. The first look
+ * takes the socket lock, so the second one sees what a callback under way has done.
+ */
 static bool ep_has_input(const struct xiw_ep *ep)
 {
 	return xiw_sock_pending(ep->sk) || xiw_sock_ended(ep->sk);
@@ -122,7 +125,7 @@ static void ep_connecting(struct xiw_ep *ep)
 
 	if (state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT)
 		ep_request(ep);
-	else if (ep->sk->sk_err || state == TCP_CLOSE)
+	else if (READ_ONCE(ep->sk->sk_err) || state == TCP_CLOSE)
 		xiw_ep_finish(ep, xiw_sock_connect_error(ep->sk), XIW_OK);
 }
 
@@ -329,21 +332,31 @@ static void ep_opened(struct xiw_ep *ep)
  * The state machine
  */
 
+/*
+ * Whether the stream is over. An FPDU that waits in the socket came before the end. Within a loop a
+ * segment waits at the other end instead. That end leaves the loop before it closes its socket.
+ */
+static bool ep_stream_is_over(const struct xiw_ep *ep)
+{
+	const struct xiw_qp *qp = ep->qp;
+
+	if (!qp->carrier->resends && qp->rx.waits && xiw_qp_open(qp))
+		return false;
+	return xiw_sock_ended(ep->sk);
+}
+
 /* Receives what is there. If the stream has ended, all that came before the end is processed. */
 static void ep_streaming(struct xiw_ep *ep)
 {
-	bool ended;
+	bool over;
 
 	lock_sock(ep->sk);
 	xiw_rx_run(ep->qp, ep->sk);
 	/* Unlocking may receive more FPDUs and the end, and then raises an event. So test first. */
-	ended = xiw_sock_ended(ep->sk);
-	/* In a loop another lock guards these. They are looked at again after each change. */
-	if (data_race(ep->qp->rx.waits && xiw_qp_open(ep->qp)))
-		ended = false;
+	over = ep_stream_is_over(ep);
 	xiw_sock_unlock(ep->sk);
 	xiw_qp_unlocked(ep->qp);
-	if (!ended)
+	if (!over)
 		return;
 	if (test_bit(XIW_EP_EV_OPENED, &ep->events))
 		ep_opened(ep);

@@ -275,6 +275,41 @@ void end_waits_for_no_page(const std::string &address)
 		"the queue pairs end before the pages come");
 }
 
+/* Drops TCP's resets on this host, so that an end whose socket has gone is not told by the other. */
+class NoResets
+{
+public:
+	NoResets()
+	{
+		require(!std::system(
+				"nft 'table inet no_resets { chain out {"
+				" type filter hook output priority 0; tcp flags rst drop; }; }'"),
+			"resets are dropped");
+	}
+	NoResets(const NoResets &) = delete;
+	~NoResets()
+	{
+		[[maybe_unused]] int status = std::system("nft delete table inet no_resets");
+	}
+};
+
+/* An administrator destroys a socket while the connection waits for pages. */
+void socket_goes_while_pages_are_fetched(const std::string &address)
+{
+	cases::Told slow("pause", "odp_fetch 2000");
+	NoResets filter;
+	Setting s(address);
+	const std::uint64_t fetches = page_fetches(s.b.pd());
+	const std::string destroy =
+		std::format("ss -HtnK state established '( sport = :{} )' | grep -q .",
+			    ntohs(rdma_get_src_port(s.b.id())));
+
+	s.a.write(s.local.sge(0, 1), s.map.address(), s.mr->rkey, 1);
+	await("pages are being fetched", [&] { return page_fetches(s.b.pd()) > fetches; });
+	require(!std::system(destroy.c_str()), "ss prints the socket that it destroys");
+	expect_event(s.pair.b_channel(), RDMA_CM_EVENT_DISCONNECTED);
+}
+
 void advice_fetches(const std::string &address)
 {
 	for (ibv_advise_mr_advice advice :
@@ -402,6 +437,8 @@ const cases::Case all[] = {
 	{ "a window is bound to it", windows },
 	{ "messages that came before the end are received", end_comes_while_pages_are_fetched },
 	{ "the end of a queue pair waits for no page", end_waits_for_no_page },
+	{ "a connection ends if its socket goes while pages are fetched",
+	  socket_goes_while_pages_are_fetched },
 	{ "advice fetches pages", advice_fetches },
 	{ "advice fetches pages that are copied meanwhile", advice_fetches_copies },
 	{ "advice without faults maps the pages that are there", advice_without_fault },
