@@ -45,6 +45,7 @@ static void ep_queue(struct xiw_ep *ep)
 
 void xiw_ep_wake(struct xiw_ep *ep, unsigned int event)
 {
+	smp_mb__before_atomic();	/* pairs with xchg() in ep_look(): it sees what happened */
 	set_bit(event, &ep->events);
 	ep_queue(ep);
 }
