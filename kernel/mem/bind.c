@@ -22,8 +22,8 @@ static enum xiw_mem_fault bind_judge_register(const struct xiw_mr *mr, const str
 }
 
 /*
- * No access is under way: the region has either never been valid, or was invalidated, and
- * xiw_mem_disable() has waited for all accesses to end.
+ * No access is under way: the region has either never been valid, or was invalidated, and whoever
+ * did that has held the lock until xiw_mem_disable() had waited for all accesses to end.
  */
 static void bind_adopt_staged(struct xiw_mr *mr, int access)
 {
@@ -36,6 +36,20 @@ static void bind_adopt_staged(struct xiw_mr *mr, int access)
 	mr->access = access;
 }
 
+static enum xiw_mem_fault bind_register(struct xiw_mr *mr, const struct ib_qp *ibqp, u32 stag,
+					int access)
+{
+	enum xiw_mem_fault fault;
+
+	lockdep_assert_held(&mr->lock);
+	fault = bind_judge_register(mr, ibqp, access);
+	if (fault)
+		return fault;
+	bind_adopt_staged(mr, access);
+	xiw_mem_enable(mr, stag);
+	return XIW_MEM_OK;
+}
+
 /* Kernel-doc of the functions that other files call is in mem.h. */
 enum xiw_mem_fault xiw_mr_validate(const struct ib_qp *ibqp, u32 stag, int access)
 {
@@ -44,11 +58,10 @@ enum xiw_mem_fault xiw_mr_validate(const struct ib_qp *ibqp, u32 stag, int acces
 
 	rcu_read_lock();
 	mr = xiw_mem_find(ibqp->device, stag);
-	if (mr)
-		fault = bind_judge_register(mr, ibqp, access);
-	if (!fault) {
-		bind_adopt_staged(mr, access);
-		xiw_mem_enable(mr, stag);
+	if (mr) {
+		spin_lock_bh(&mr->lock);
+		fault = bind_register(mr, ibqp, stag, access);
+		spin_unlock_bh(&mr->lock);
 	}
 	rcu_read_unlock();
 	return fault;
@@ -235,7 +248,7 @@ enum xiw_mem_fault xiw_mr_invalidate(const struct ib_qp *ibqp, u32 stag, bool re
 		fault = bind_judge_invalidate(mr, ibqp, stag, remote);
 		if (!fault && mr->window)
 			bind_unbind(mr);
-		else if (!fault && mr->valid)	/* otherwise accesses have ended already */
+		else if (!fault && READ_ONCE(mr->valid))	/* else no access is left */
 			xiw_mem_disable(mr);
 		spin_unlock_bh(&mr->lock);
 	}

@@ -84,6 +84,7 @@ static void mem_await_accesses(struct xiw_mr *mr)
 	}
 	while (refcount_read(&mr->ref) > 1)
 		cpu_relax();
+	smp_acquire__after_ctrl_dep();	/* what the caller does next comes after the accesses */
 }
 
 struct xiw_mr *xiw_mr_hold(struct ib_device *ibdev, u32 stag, struct xiw_found *found)

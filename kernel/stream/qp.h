@@ -46,8 +46,9 @@ struct xiw_loop;
  *                   .reads and .inbound
  *   loop->lock      spinlock, softirqs off: the progress of both queue pairs of a connection
  *                   within this host, instead of the socket lock (carrier/loop.c)
- *   mr->lock        spinlock, softirqs off: the binding of a memory window; an invalidation
- *                   (mem/bind.c). Its holder waits for accesses, so no access may take it
+ *   mr->lock        spinlock, softirqs off: the binding of a memory window; a fast registration;
+ *                   an invalidation (mem/bind.c). Its holder waits for accesses, so no access
+ *                   may take it
  *   mr->accesses    rwlock, PREEMPT_RT only: each access holds it for reading. A writer waits
  *                   for the accesses to a region whose STag it has made invalid
  *   odp->lock       rwlock, softirqs off: the pages of an on-demand region (mem/odp.c). Each
