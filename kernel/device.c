@@ -178,7 +178,7 @@ static int device_query_gid(struct ib_device *ibdev, u32 port, int index, union 
 {
 	if (index)
 		return -EINVAL;
-	*gid = to_xiw_device(ibdev)->gid;
+	data_race(*gid = to_xiw_device(ibdev)->gid);	/* see xiw_device_readdress() */
 	return 0;
 }
 

@@ -262,7 +262,7 @@ int xiw_qp_query(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	*attr = (struct ib_qp_attr){
 		.qp_state = qp_verbs_state(qp),
 		.cur_qp_state = qp_verbs_state(qp),
-		.path_mtu = ib_mtu_int_to_enum(qp->dev->netdev->mtu),
+		.path_mtu = ib_mtu_int_to_enum(READ_ONCE(qp->dev->netdev->mtu)),
 		.qp_access_flags = READ_ONCE(qp->access),
 		.cap = qp->cap,
 		.max_rd_atomic = READ_ONCE(qp->reads.size),

@@ -59,6 +59,7 @@ void xiw_ep_close(struct xiw_ep *ep, bool abort)
 void xiw_ep_farewell(struct xiw_ep *ep)
 {
 	struct sock *sk = ep->sk;
+	bool abort;
 	int ret;
 
 	lock_sock(sk);
@@ -69,8 +70,9 @@ void xiw_ep_farewell(struct xiw_ep *ep)
 		ep->said_bye = true;
 		ret = xiw_sock_shutdown(ep->sock);
 	}
-	if ((ret && ret != -EAGAIN) || sk->sk_err || READ_ONCE(sk->sk_state) == TCP_CLOSE)
-		xiw_ep_close(ep, ret || sk->sk_err);
+	abort = (ret && ret != -EAGAIN) || READ_ONCE(sk->sk_err);
+	if (abort || READ_ONCE(sk->sk_state) == TCP_CLOSE)
+		xiw_ep_close(ep, abort);
 }
 
 /*

@@ -593,5 +593,6 @@ bool xiw_sock_pending(struct sock *sk)
 
 bool xiw_sock_ended(const struct sock *sk)
 {
-	return sk->sk_err || (sk->sk_shutdown & RCV_SHUTDOWN) || sk->sk_state == TCP_CLOSE;
+	return READ_ONCE(sk->sk_err) || (READ_ONCE(sk->sk_shutdown) & RCV_SHUTDOWN) ||
+	       READ_ONCE(sk->sk_state) == TCP_CLOSE;
 }

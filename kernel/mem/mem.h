@@ -268,7 +268,7 @@ void xiw_mem_enable(struct xiw_mr *mr, u32 stag);
 /* Whether @mr is in the protection domain of a queue pair and, for a type 2 window, bound to it. */
 static inline bool xiw_mem_belongs(const struct xiw_mr *mr, const struct ib_qp *ibqp)
 {
-	return mr->ibmr.pd == ibqp->pd &&
+	return READ_ONCE(mr->ibmr.pd) == ibqp->pd &&
 	       (mr->window != IB_MW_TYPE_2 || mr->qpn == ibqp->qp_num);
 }
 

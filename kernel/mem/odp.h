@@ -51,7 +51,7 @@ struct xiw_accessor {
 /* Forgets the misses of an earlier connection. Its fetch may still be under way. */
 static inline void xiw_accessor_begin(struct xiw_accessor *by)
 {
-	by->failed = 0;
+	WRITE_ONCE(by->failed, 0);
 	by->stag = 0;	/* no region has this STag */
 }
 

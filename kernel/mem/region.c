@@ -186,7 +186,7 @@ struct ib_mr *xiw_mr_rereg_user(struct ib_mr *ibmr, int flags, u64 start, u64 le
 	if (fresh)
 		region_swap_pages(mr, fresh);
 	mr->access = access;
-	mr->ibmr.pd = pd;
+	WRITE_ONCE(mr->ibmr.pd, pd);
 	xiw_mem_enable(mr, mr->stag);
 	region_open(mr);
 busy:

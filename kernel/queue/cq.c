@@ -314,7 +314,7 @@ static void cq_use_area(struct xiw_cq *cq, struct xiw_area *area, u32 entries)
 	cq->ctl = area->mem;
 	cq->slots = area->mem + sizeof(struct xiw_cq_ctl);
 	cq->entries = entries;
-	cq->ibcq.cqe = entries;
+	WRITE_ONCE(cq->ibcq.cqe, entries);	/* the core reads it at any time */
 }
 
 /**

@@ -336,7 +336,7 @@ static int srq_tell(struct xiw_area *area, u32 entries, u32 slot_size, struct ib
 static int srq_resize(struct xiw_srq *srq, u32 wanted, struct ib_udata *udata)
 {
 	struct ib_ucontext *uctx = xiw_udata_context(udata);
-	u32 slot_size = BIT(srq->ring.slot_shift);
+	u32 slot_size = BIT(data_race(srq->ring.slot_shift));	/* it never changes */
 	struct xiw_area *area, *old;
 	u32 entries;
 	int ret = 0;

@@ -190,6 +190,7 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 	struct xiw_recv *recv = qp->rx.recv;
 	unsigned int qn;
 
+	lockdep_assert_held(&qp->lock);
 	data_race(qp->tx = tx);		/* a worker may still look at blocked: xiw_tx_wants() */
 	xiw_accessor_begin(&qp->tx_accessor);
 	xiw_accessor_begin(&qp->rx_accessor);
@@ -213,9 +214,9 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 	ret = xiw_qp_alloc_fifos(qp, terms->ird, terms->ord);
 	if (ret)
 		return ret;
-	qp_start_streams(qp, terms, hold);
 
 	spin_lock_irqsave(&qp->lock, flags);
+	qp_start_streams(qp, terms, hold);
 	if (qp->ep != ep || !qp_move(qp, XIW_QP_RTS))
 		ret = -EINVAL;
 	else

@@ -141,7 +141,12 @@ int xiw_qp_alloc_fifos(struct xiw_qp *qp, u16 ird, u16 ord)
 	kfree(qp->read_slots);
 	qp->inbound_slots = inbound;
 	qp->read_slots = reads;
-	qp->inbound = (struct xiw_fifo){ .size = ird };
-	qp->reads = (struct xiw_fifo){ .size = ord };
+	/* xiw_qp_query() may read the sizes meanwhile. */
+	WRITE_ONCE(qp->inbound.size, ird);
+	WRITE_ONCE(qp->reads.size, ord);
+	qp->inbound.head = 0;
+	qp->inbound.used = 0;
+	qp->reads.head = 0;
+	qp->reads.used = 0;
 	return 0;
 }
