@@ -256,14 +256,16 @@ void end_with_request(const std::string &address)
 	Device device(address);
 	Listener listener(address);
 	const std::uint64_t failures = device_counter(device.context(), "conn_failures");
-	cases::Told pause("pause", "ep_work 500");
+	cases::Told pause("pause", "ep_work 1000");
+	auto begun = std::chrono::steady_clock::now();
 	Peer peer(listener.address());
 
 	peer.say(Frame().octets());
 	peer.end();
+	require(std::chrono::steady_clock::now() < begun + 800ms, "the peer was early");
 	await("the device has noticed the end",
 	      [&] { return device_counter(device.context(), "conn_failures") > failures; });
-	require(next_event(listener.channel(), 0).type < 0, "the consumer is not asked");
+	require(next_event(listener.channel(), 200).type < 0, "the consumer is not asked");
 }
 
 /* A connection that TCP makes at once may not overtake one that waits in the lane. */
