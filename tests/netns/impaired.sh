@@ -1,20 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # Data is whole over a network that loses, delays, repeats or corrupts packets, and traffic goes on
-# after the network or a process was away for some seconds.
+# after the network or a process was away for some seconds (OUTAGE_SECONDS).
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 port=7800
-outage_s=3
+outage_s=${OUTAGE_SECONDS:-3}
 counters=(TcpRetransSegs TcpExtTCPOFOQueue TcpExtTCPDSACKRecv TcpInCsumErrors)
 
-# goes_on: the traffic goes on, and each end has reported nothing but connections and data.
+# goes_on: the traffic goes on, and each end has reported nothing but connections and data. After an
+# outage TCP's next attempt may come as late as the outage was long.
 goes_on() {
 	local before
 	before=$(segments)
-	wait_until 30 more_segments_than $((before + 1000)) || return
+	wait_until $((30 + outage_s)) more_segments_than $((before + 1000)) || return
 	! grep -Ev '^(data$|open|\[)' "$scratch/client" "$scratch/server"
 }
 
