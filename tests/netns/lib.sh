@@ -115,11 +115,13 @@ once_more() {
 # perftest_retried COMMAND...: runs COMMAND, which starts a server and a client of perftest that use
 # $port and puts the client's output into $scratch/client. The server closes its first listener and
 # opens another one on the same port. A client that connects in between is refused, and its own
-# retry fails; then run both again, on another port.
+# retry fails; then run both again, on another port. With xiw an event tells the client, with siw
+# rdma_connect() fails.
 perftest_retried() {
 	for _ in 1 2 3; do
 		"$@" && return
-		grep 'RDMA_CM_EVENT_REJECTED; error: -111' "$scratch/client" >/dev/null || return
+		grep -E 'RDMA_CM_EVENT_REJECTED; error: -111|^ERRNO: Connection refused' \
+			"$scratch/client" >/dev/null || return
 		once_more "perftest was refused between its server's two listeners"
 		kill "$server" 2>/dev/null || true
 		served || true
