@@ -173,6 +173,8 @@ static int cm_answer(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_con
 
 	if (param->private_data_len > MPA_MAX_PRIVATE_DATA - sizeof(struct xiw_mpa_enhanced))
 		return -EINVAL;
+	if (xiw_ep_has_input(ep))
+		return -ECONNRESET;
 	ret = xiw_mpa_answer(&reply, &ep->terms, &ep->theirs, READ_ONCE(ep->dev->crc),
 			     min_t(u32, param->ird, XIW_MAX_IRD),
 			     min_t(u32, param->ord, XIW_MAX_ORD), XIW_MAX_IRD);
@@ -203,8 +205,9 @@ static int cm_answer(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_con
  * In the peer-to-peer model the ESTABLISHED event is raised when the initiator's RTR message has
  * arrived (RFC 6581 section 5).
  *
- * Return: 0; -ECONNRESET if the peer is gone; -EINVAL if there is no such queue pair or it is in
- * use; -EMSGSIZE if the peer asks for more Reads than the device supports; -ENOMEM.
+ * Return: 0; -ECONNRESET if the peer is gone, or sent something instead of waiting for the Reply;
+ * -EINVAL if there is no such queue pair or it is in use; -EMSGSIZE if the peer asks for more Reads
+ * than the device supports; -ENOMEM.
  */
 int xiw_cm_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {

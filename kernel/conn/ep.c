@@ -48,11 +48,8 @@ static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 	xiw_sock_attach(sock, ep);
 }
 
-/*
- * Whether octets, the end or an error came that the callbacks may not have told of. The first look
- * takes the socket lock, so the second one sees what a callback under way has done.
- */
-static bool ep_has_input(const struct xiw_ep *ep)
+/* The first look takes the socket lock, so the second one sees what a callback under way did. */
+bool xiw_ep_has_input(const struct xiw_ep *ep)
 {
 	return xiw_sock_pending(ep->sk) || xiw_sock_ended(ep->sk);
 }
@@ -115,7 +112,7 @@ static void ep_request(struct xiw_ep *ep)
 	}
 	xiw_ep_move(ep, XIW_EP_WAIT_REPLY);
 	/* One event may stand for the connection and for what came after it. */
-	if (ep_has_input(ep))
+	if (xiw_ep_has_input(ep))
 		set_bit(XIW_EP_EV_SOCKET, &ep->events);
 }
 
@@ -293,12 +290,21 @@ static void ep_wait_request(struct xiw_ep *ep)
 	 * The peer may send nothing after its Request until it has the Reply. One event may stand
 	 * for the Request and for what came after it.
 	 */
-	if (!ret && !ep_has_input(ep)) {
+	if (!ret && !xiw_ep_has_input(ep)) {
 		ep_asked(ep);
 	} else {
 		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
 		xiw_ep_finish(ep, -EPROTO, XIW_OK);
 	}
+}
+
+/* The consumer has not answered yet. The peer has left, or does not wait for the Reply. */
+static void ep_wait_answer(struct xiw_ep *ep)
+{
+	if (!xiw_ep_has_input(ep))
+		return;
+	xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+	xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
 }
 
 void xiw_ep_accepted(struct xiw_ep *ep)
@@ -376,8 +382,7 @@ static void ep_socket_event(struct xiw_ep *ep)
 		ep_wait_request(ep);
 		break;
 	case XIW_EP_ASKED:
-		if (xiw_sock_ended(ep->sk))
-			xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
+		ep_wait_answer(ep);
 		break;
 	case XIW_EP_WAIT_OPENING:
 	case XIW_EP_OPEN:
@@ -542,7 +547,7 @@ struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
 	 * If the job were queued for a connection that has sent nothing, that connection would hold
 	 * an early place in the lane, and be served before an older one whose Request came first.
 	 */
-	if (ep_has_input(ep))
+	if (xiw_ep_has_input(ep))
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 	return ep;
 }

@@ -172,6 +172,12 @@ int xiw_ep_tell(struct xiw_ep *ep, enum iw_cm_event_type type, int status);
 /* Raises the events that end a connection in its current state. @err says why. @ep is locked. */
 void xiw_ep_tell_end(struct xiw_ep *ep, int err);
 
+/*
+ * Whether octets, the end or an error came that the callbacks may not have told of. @ep is locked
+ * and has a socket. Sleeps.
+ */
+bool xiw_ep_has_input(const struct xiw_ep *ep);
+
 /* The handshake is done: tells the consumer, or waits for the RTR message. @ep is locked. */
 void xiw_ep_accepted(struct xiw_ep *ep);
 

@@ -266,6 +266,11 @@ void end_with_request(const std::string &address)
 	await("the device has noticed the end",
 	      [&] { return device_counter(device.context(), "conn_failures") > failures; });
 	require(next_event(listener.channel(), 200).type < 0, "the consumer is not asked");
+
+	Peer patient(listener.address());
+
+	patient.say(Frame().octets());
+	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
 }
 
 /* A connection that TCP makes at once may not overtake one that waits in the lane. */

@@ -250,6 +250,15 @@ void octets_after_a_request(const std::string &address)
 	Responder device(address);
 
 	expect_refused(device, Frame{}.octets() + be32(0));
+
+	/* The consumer has been asked, and has not answered yet. */
+	Peer peer(device.address());
+
+	peer.say(Frame{}.octets());
+	device.take_request();
+	peer.say(fpdu(Tagged().ulpdu({})));
+	require(peer.hears_end(2000), "the device ends the stream");
+	require(device.accept() == ECONNRESET, "it cannot be accepted any more");
 }
 
 void segmentation(const std::string &address)
