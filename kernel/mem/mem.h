@@ -46,8 +46,8 @@ struct xiw_odp;
  * @max_blocks: capacity of @blocks and @staged
  * @windows: number of windows bound to this region; XIW_MR_CLOSED while no window may be bound
  * @window: type of the window; 0 for a region
- * @lock: in a window: guards its binding and the fields below. Leaf lock; process context or
- *	softirq
+ * @lock: guards the binding of a window and the fields below, fast registration, and invalidation,
+ *	whose wait for accesses takes only @accesses inside it. Process context or softirq
  * @region: region that the window is bound to, or NULL
  * @qpn: queue pair that a type 2 window is bound to
  */

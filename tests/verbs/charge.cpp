@@ -87,7 +87,9 @@ private:
 	}
 };
 
-/* Makes an object of at least this size and destroys it. */
+/* Makes an object of at least this size and destroys it. Its memory may be free only some time after
+ * that, for example after a grace period of RCU.
+ */
 void expect_charge(std::size_t octets, auto make)
 {
 	Group group;
@@ -99,7 +101,8 @@ void expect_charge(std::size_t octets, auto make)
 		require(object != nullptr, "the object is made");
 		require(group.charged() >= before + octets, "all of it is charged");
 	}
-	require(group.charged() < before + octets / 2, "the charge ends with the object");
+	await("the charge ends with the object",
+	      [&] { return group.charged() < before + octets / 2; });
 }
 
 void rings(const std::string &address)
@@ -139,7 +142,8 @@ void expect_kernel_charge(std::size_t count, std::size_t octets, auto make)
 	std::cout << charged / count << " bytes are charged for each of " << count << '\n';
 	require(charged >= count * octets, "each object is charged");
 	objects.clear();
-	require(group.charged_kernel() < before + charged / 2, "the charge ends with the objects");
+	await("the charge ends with the objects",
+	      [&] { return group.charged_kernel() < before + charged / 2; });
 }
 
 /* An STag, its region or window, and usually a leaf of the tree of STags. */
