@@ -23,6 +23,7 @@ make_devices() {
 	add_link "$ns1" "x$$o" loop
 	mountpoint -q "$debugfs" || mount -t debugfs none "$debugfs"
 	[[ -e $debugfs/failslab/require-start ]]
+	keep_settings >"$scratch/settings"
 }
 
 # prove ADDRESS CLAIM: runs the program, which has both ends of each connection.
@@ -53,6 +54,18 @@ only_in() {
 	done
 	echo 0 >"$debugfs/fail_page_alloc/min-order"
 	echo 0 >"$debugfs/fail_page_alloc/ignore-gfp-highmem"
+}
+
+# keep_settings: prints the kernel's settings, for restore_settings. Later themes have failures of
+# their own, which rely on them.
+keep_settings() { (cd "$debugfs" && grep -H . fail{slab,_page_alloc,_usercopy}/*); }
+
+restore_settings() {
+	local file value
+	starve 0
+	while IFS=: read -r file value; do
+		echo "$value" >"$debugfs/$file"
+	done
 }
 
 # starve PERCENT [N]: from now on these allocations fail at random, or with 100 percent each Nth one.
@@ -165,4 +178,5 @@ starve 0	# if the stage has failed
 stage "a namespace ends, with failures at random" namespace_at_random
 starve 0
 stage "the module is loaded or not, with a failure at many steps" module_at_each
+restore_settings <"$scratch/settings"
 finish

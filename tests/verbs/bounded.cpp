@@ -4,7 +4,7 @@
  */
 #include "cases.hpp"
 #include "device.hpp"
-#include "mount.hpp"
+#include "injection.hpp"
 #include "raw_peer.hpp"
 
 #include <pthread.h>
@@ -167,11 +167,7 @@ void unconnected_is_left_alone(const std::string &address)
 class Famine
 {
 public:
-	Famine()
-	{
-		if (!std::filesystem::exists(debugfs_.path() / "fail_page_alloc"))
-			throw cases::Skip("this kernel injects no faults");
-	}
+	Famine() = default;
 	Famine(const Famine &) = delete;
 	~Famine() { end(); }
 
@@ -194,7 +190,7 @@ public:
 private:
 	void set(const char *file, const char *value)
 	{
-		std::ofstream(debugfs_.path() / "fail_page_alloc" / file) << value;
+		settings_.set("fail_page_alloc", file, value);
 	}
 
 	static void mark(const char *value)
@@ -204,7 +200,7 @@ private:
 			std::ofstream(worker / "make-it-fail") << value;
 	}
 
-	Mount debugfs_{ "debugfs" };
+	injection::Settings settings_{ { "fail_page_alloc" } };
 };
 
 /* The peer reads one whole message. */

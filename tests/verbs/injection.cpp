@@ -17,7 +17,7 @@ namespace injection
 
 using rdma::require;
 
-static const std::string kinds[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
+static const std::vector<std::string> kinds = { "failslab", "fail_page_alloc", "fail_usercopy" };
 
 /* Far more than a claim injects. The kernel counts this down. */
 constexpr std::uint64_t many = 1'000'000'000;
@@ -54,6 +54,14 @@ Code code_of_module()
 	return { functions().begin()->first, functions().rbegin()->first };
 }
 
+Code code_of_function(const std::string &name)
+{
+	for (const auto &[address, function] : functions())
+		if (function == name)
+			return { address, end_of_function(address) };
+	rdma::fail("the module has no function " + name);
+}
+
 std::string function_at(std::uintptr_t address)
 {
 	auto after = functions().upper_bound(address);
@@ -70,10 +78,59 @@ std::uintptr_t end_of_function(std::uintptr_t address)
 	return after->first;
 }
 
-Faults::Faults()
+static std::string read(const std::filesystem::path &file)
+{
+	std::string value;
+
+	std::getline(std::ifstream(file), value);
+	return value;
+}
+
+static void write(const std::filesystem::path &file, std::string_view value)
+{
+	std::ofstream(file) << value;
+}
+
+Settings::Settings(const std::vector<std::string> &kinds)
+{
+	for (const std::string &kind : kinds) {
+		const auto folder = debugfs_.path() / kind;
+
+		if (!std::filesystem::exists(folder))
+			throw cases::Skip("this kernel injects no faults");
+		for (const auto &file : std::filesystem::directory_iterator(folder))
+			before_.emplace(file, read(file));
+	}
+}
+
+/* First the probability, which is none, so that nothing fails meanwhile. */
+Settings::~Settings()
+{
+	for (bool first : { true, false })
+		for (const auto &[file, value] : before_)
+			if ((file.filename() == "probability") == first)
+				write(file, value);
+}
+
+bool Settings::has(const std::string &kind, const std::string &file) const
+{
+	return before_.contains(debugfs_.path() / kind / file);
+}
+
+void Settings::set(const std::string &kind, const std::string &file, std::string_view value)
+{
+	write(debugfs_.path() / kind / file, value);
+}
+
+std::string Settings::get(const std::string &kind, const std::string &file) const
+{
+	return read(debugfs_.path() / kind / file);
+}
+
+Faults::Faults() : settings_(kinds)
 {
 	for (const std::string &kind : kinds)
-		if (!std::filesystem::exists(debugfs_.path() / kind / "require-start"))
+		if (!settings_.has(kind, "require-start"))
 			throw cases::Skip("this kernel injects no faults by call chain");
 	pause();
 	set_verbose(false);
@@ -90,12 +147,6 @@ Faults::Faults()
 	set("fail_page_alloc", "ignore-gfp-highmem", 0);
 	set("fail_page_alloc", "min-order", 0);
 	allow(many);
-	anywhere();
-}
-
-Faults::~Faults()
-{
-	pause();
 	anywhere();
 }
 
@@ -158,15 +209,12 @@ void Faults::set_verbose(bool verbose)
 
 void Faults::set(const std::string &kind, const std::string &file, std::uint64_t value)
 {
-	std::ofstream(debugfs_.path() / kind / file) << value;
+	settings_.set(kind, file, std::to_string(value));
 }
 
 std::uint64_t Faults::get(const std::string &kind, const std::string &file) const
 {
-	std::uint64_t value = 0;
-
-	std::ifstream(debugfs_.path() / kind / file) >> value;
-	return value;
+	return std::stoull(settings_.get(kind, file));
 }
 
 Nth::Nth() : file_(open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC))

@@ -6,7 +6,10 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,10 +23,29 @@ struct Code {
 };
 
 Code code_of_module();
+Code code_of_function(const std::string &name);
 
 /* The function of the module that contains this address. */
 std::string function_at(std::uintptr_t address);
 std::uintptr_t end_of_function(std::uintptr_t address);
+
+/* The kernel's settings of these ways to fail are at the end what they were at the beginning. */
+class Settings
+{
+public:
+	/* Throws Skip if the kernel does not have one of them. */
+	explicit Settings(const std::vector<std::string> &kinds);
+	Settings(const Settings &) = delete;
+	~Settings();
+
+	bool has(const std::string &kind, const std::string &file) const;
+	void set(const std::string &kind, const std::string &file, std::string_view value);
+	std::string get(const std::string &kind, const std::string &file) const;
+
+private:
+	Mount debugfs_{ "debugfs" };
+	std::map<std::filesystem::path, std::string> before_;
+};
 
 /* The ways to fail: failslab, fail_page_alloc and fail_usercopy. Switched off at the end. */
 class Faults
@@ -32,7 +54,6 @@ public:
 	/* Skips the claim if the kernel cannot inject faults. */
 	Faults();
 	Faults(const Faults &) = delete;
-	~Faults();
 
 	/* Only what these functions call may fail, directly or not. Without it all code may fail.
 	 */
@@ -56,7 +77,7 @@ private:
 	void set(const std::string &kind, const std::string &file, std::uint64_t value);
 	std::uint64_t get(const std::string &kind, const std::string &file) const;
 
-	Mount debugfs_{ "debugfs" };
+	Settings settings_;
 	std::uint64_t allowed_ = 0; /* for each kind; the kernel counts it down */
 	std::uint64_t injected_ = 0;
 };
