@@ -151,8 +151,11 @@ static int cm_start_stream(struct xiw_ep *ep, const struct xiw_mpa *reply)
 	bool more = false;
 	int ret;
 
+	xiw_pause("cm_reply");
 	lock_sock(ep->sk);
-	ret = xiw_qp_attach(ep->qp, ep, ep->sk, &ep->terms, hold);
+	/* The caller may send nothing before it has the Reply. */
+	ret = xiw_sock_has_input(ep->sk) ? -ECONNRESET :
+	      xiw_qp_attach(ep->qp, ep, ep->sk, &ep->terms, hold);
 	if (!ret)
 		ret = cm_send_reply(ep, reply);
 	xiw_pause("cm_replied");
@@ -173,8 +176,6 @@ static int cm_answer(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_con
 
 	if (param->private_data_len > MPA_MAX_PRIVATE_DATA - sizeof(struct xiw_mpa_enhanced))
 		return -EINVAL;
-	if (xiw_ep_has_input(ep))
-		return -ECONNRESET;
 	ret = xiw_mpa_answer(&reply, &ep->terms, &ep->theirs, READ_ONCE(ep->dev->crc),
 			     min_t(u32, param->ird, XIW_MAX_IRD),
 			     min_t(u32, param->ord, XIW_MAX_ORD), XIW_MAX_IRD);

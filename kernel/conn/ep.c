@@ -17,7 +17,11 @@
 #include "stream/tx.h"
 #include "stream/worker.h"
 
-/* One deadline for each step of the handshake (RFC 5044 section 7.1.2 rule 10). */
+/*
+ * The deadlines of the handshake (RFC 5044 section 7.1.2 rule 10). An initiator has one for TCP and
+ * the Reply together, also if it calls twice. A responder has one for the Request, and another one
+ * for the message that opens the stream.
+ */
 #define EP_CONNECT_MS	10000
 #define EP_REQUEST_MS	5000
 #define EP_OPENING_MS	10000
@@ -48,10 +52,18 @@ static void ep_adopt(struct xiw_ep *ep, struct socket *sock)
 	xiw_sock_attach(sock, ep);
 }
 
-/* The first look takes the socket lock, so the second one sees what a callback under way did. */
-bool xiw_ep_has_input(const struct xiw_ep *ep)
+/*
+ * Whether octets, the end or an error came that the callbacks may not have told of. They tell of
+ * what comes when the socket is unlocked.
+ */
+static bool ep_has_input(const struct xiw_ep *ep)
 {
-	return xiw_sock_pending(ep->sk) || xiw_sock_ended(ep->sk);
+	bool has;
+
+	lock_sock(ep->sk);
+	has = xiw_sock_has_input(ep->sk);
+	xiw_sock_unlock(ep->sk);
+	return has;
 }
 
 /* Frees the handshake frames; the consumer has been told their contents. */
@@ -112,7 +124,7 @@ static void ep_request(struct xiw_ep *ep)
 	}
 	xiw_ep_move(ep, XIW_EP_WAIT_REPLY);
 	/* One event may stand for the connection and for what came after it. */
-	if (xiw_ep_has_input(ep))
+	if (ep_has_input(ep))
 		set_bit(XIW_EP_EV_SOCKET, &ep->events);
 }
 
@@ -290,21 +302,17 @@ static void ep_wait_request(struct xiw_ep *ep)
 	 * The peer may send nothing after its Request until it has the Reply. One event may stand
 	 * for the Request and for what came after it.
 	 */
-	if (!ret && !xiw_ep_has_input(ep)) {
+	if (!ret && !ep_has_input(ep))
 		ep_asked(ep);
-	} else {
-		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+	else
 		xiw_ep_finish(ep, -EPROTO, XIW_OK);
-	}
 }
 
 /* The consumer has not answered yet. The peer has left, or does not wait for the Reply. */
 static void ep_wait_answer(struct xiw_ep *ep)
 {
-	if (!xiw_ep_has_input(ep))
-		return;
-	xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
-	xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
+	if (ep_has_input(ep))
+		xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
 }
 
 void xiw_ep_accepted(struct xiw_ep *ep)
@@ -396,13 +404,12 @@ static void ep_socket_event(struct xiw_ep *ep)
 	}
 }
 
-/* A newer connection needs the place. No consumer knows this one yet; the peer gets a reset. */
+/* A newer connection needs the place of this one, which no consumer has accepted: resets it. */
 static void ep_evict(struct xiw_ep *ep)
 {
-	if (ep->state != XIW_EP_WAIT_REQUEST)
+	if (!ep->listener || (ep->state != XIW_EP_WAIT_REQUEST && ep->state != XIW_EP_FAREWELL))
 		return;
-	xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
-	xiw_ep_leave_listener(ep);
+	xiw_ep_tell_end(ep, -ECONNRESET);
 	xiw_ep_close(ep, true);
 }
 
@@ -423,10 +430,6 @@ static void ep_deadline_passed(struct xiw_ep *ep)
 	switch (ep->state) {
 	case XIW_EP_CLOSED:
 		break;		/* closed before the event was handled */
-	case XIW_EP_ASKED:
-		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
-		xiw_ep_finish(ep, -ETIMEDOUT, XIW_OK);
-		break;
 	case XIW_EP_OPEN:	/* EP_ALONE_MS after the other end left the loop */
 		xiw_ep_finish(ep, -ECONNRESET, XIW_OK);
 		break;
@@ -547,7 +550,7 @@ struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
 	 * If the job were queued for a connection that has sent nothing, that connection would hold
 	 * an early place in the lane, and be served before an older one whose Request came first.
 	 */
-	if (xiw_ep_has_input(ep))
+	if (ep_has_input(ep))
 		xiw_ep_wake(ep, XIW_EP_EV_SOCKET);
 	return ep;
 }

@@ -37,6 +37,12 @@ enum xiw_ep_state {
 	XIW_EP_CLOSED,
 };
 
+enum xiw_ep_place {
+	XIW_EP_NO_PLACE,	/* not of a listener, or evicted */
+	XIW_EP_HALF_OPEN,	/* counts as half-open */
+	XIW_EP_WAS_ASKED,	/* the listening consumer has been asked */
+};
+
 /* xiw_ep.events, bit numbers: why the job was queued */
 #define XIW_EP_EV_SOCKET	0	/* the socket's state changed, or data arrived */
 #define XIW_EP_EV_OPENED	1	/* the first FPDU arrived */
@@ -61,16 +67,16 @@ enum xiw_ep_state {
  * @job: runs the state machine
  * @deadline: timer of the handshake, of the consumer's answer, of the end of a stream whose peer
  *	has left the loop, or of the farewell
- * @retry: timer: looks at received data again after a Send has waited long enough for a receive
- *	request, or when an access to memory has to be repeated
+ * @retry: timer: looks at the socket again after a Send has waited long enough for a receive
+ *	request, when an access to memory has to be repeated, or when TCP may have memory again
  * @lock: guards all below; see Locking in qp.h
  * @state: the current step
  * @due: when @deadline expires, in jiffies; far in the future if none is set
  * @cm_id: gets the events, with a reference; NULL before accept and after the end
  * @qp: queue pair, with a reference; NULL before accept and after the end. Written with the socket
  *	lock held as well, so that lock is enough to read it
- * @listener: accepted the connection; NULL once the consumer has answered
- * @asked: the listening consumer has been asked; guarded by the listener's lock
+ * @listener: TCP accepted the connection there; NULL once the consumer has accepted it
+ * @place: what it is to the listener; guarded by the listener's lock
  * @waiting: entry in a list of the listener, guarded by the listener's lock
  * @ours: contents of our Request; its private data is in @pd
  * @theirs: contents of the peer's frame; points into @frame
@@ -103,7 +109,7 @@ struct xiw_ep {
 	struct iw_cm_id		*cm_id;
 	struct xiw_qp		*qp;
 	struct xiw_listener	*listener;
-	bool			asked;
+	enum xiw_ep_place	place;
 	struct list_head	waiting;
 	struct xiw_mpa		ours;
 	struct xiw_mpa		theirs;
@@ -169,14 +175,11 @@ void xiw_ep_fill_event(struct xiw_ep *ep, struct iw_cm_event *event);
  */
 int xiw_ep_tell(struct xiw_ep *ep, enum iw_cm_event_type type, int status);
 
-/* Raises the events that end a connection in its current state. @err says why. @ep is locked. */
-void xiw_ep_tell_end(struct xiw_ep *ep, int err);
-
 /*
- * Whether octets, the end or an error came that the callbacks may not have told of. @ep is locked
- * and has a socket. Sleeps.
+ * Raises the events that end a connection in its current state, and counts a handshake that failed.
+ * @err says why. @ep is locked.
  */
-bool xiw_ep_has_input(const struct xiw_ep *ep);
+void xiw_ep_tell_end(struct xiw_ep *ep, int err);
 
 /* The handshake is done: tells the consumer, or waits for the RTR message. @ep is locked. */
 void xiw_ep_accepted(struct xiw_ep *ep);
@@ -186,7 +189,7 @@ void xiw_ep_accepted(struct xiw_ep *ep);
 /* Removes the endpoint from its listener, if it has one. @ep is locked. */
 void xiw_ep_leave_listener(struct xiw_ep *ep);
 
-/* Releases the socket (with a reset if @abort), the timers and the id. @ep is locked. */
+/* Releases the socket (with a reset if @abort), timers, listener and id. @ep is locked. */
 void xiw_ep_close(struct xiw_ep *ep, bool abort);
 
 /* Sends the last bytes and the FIN as TCP takes them; closes when TCP is done. @ep is locked. */
@@ -318,7 +321,7 @@ void xiw_ep_set_deadline(struct xiw_ep *ep, unsigned int timeout_ms);
 void xiw_ep_clear_deadline(struct xiw_ep *ep);
 bool xiw_ep_is_due(const struct xiw_ep *ep);
 
-/* Looks at received data again after a time. Context: any. */
-void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms);
+/* Raises XIW_EP_EV_SOCKET after a time. Context: any. */
+void xiw_ep_look_later(struct xiw_ep *ep, unsigned int timeout_ms);
 
 #endif /* XIW_EP_H */

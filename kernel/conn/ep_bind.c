@@ -128,6 +128,11 @@ void xiw_ep_tell_end(struct xiw_ep *ep, int err)
 		xiw_ep_tell(ep, IW_CM_EVENT_CONNECT_REPLY, err);
 		xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
 		break;
+	case XIW_EP_WAIT_REQUEST:
+	case XIW_EP_ASKED:
+		if (err != -ECONNREFUSED)	/* the consumer has rejected the call */
+			xiw_stat_inc(ep->dev, XIW_STAT_CONN_FAILURES);
+		break;
 	case XIW_EP_WAIT_OPENING:
 		xiw_ep_tell(ep, IW_CM_EVENT_ESTABLISHED, err);
 		xiw_ep_tell(ep, IW_CM_EVENT_CLOSE, 0);

@@ -18,6 +18,9 @@
 /* The deadline of the farewell. */
 #define EP_FAREWELL_MS	3000
 
+/* If TCP takes nothing of the farewell, it is tried again so much later. */
+#define EP_FAREWELL_RETRY_MS	100
+
 /* How long an orderly close keeps sending what was posted. */
 #define EP_LAST_MS	500
 
@@ -50,6 +53,7 @@ void xiw_ep_leave_listener(struct xiw_ep *ep)
 void xiw_ep_close(struct xiw_ep *ep, bool abort)
 {
 	ep_drop_socket(ep, abort);
+	xiw_ep_leave_listener(ep);
 	xiw_batch_drop(&ep->rest);
 	xiw_ep_clear_timers(ep);
 	xiw_ep_move(ep, XIW_EP_CLOSED);
@@ -64,6 +68,15 @@ void xiw_ep_farewell(struct xiw_ep *ep)
 
 	lock_sock(sk);
 	ret = xiw_batch_push(&ep->rest, sk);
+	/*
+	 * If TCP has no memory and nothing in its queues, it says at once that the socket is
+	 * writeable again. So do not listen to that, but look again later.
+	 */
+	if (ret == -EAGAIN) {
+		clear_bit(XIW_EP_EV_SOCKET, &ep->events);
+		smp_mb__after_atomic();	/* what else has raised the event is looked at below */
+		xiw_ep_look_later(ep, EP_FAREWELL_RETRY_MS);
+	}
 	xiw_sock_discard(sk);
 	xiw_sock_unlock(sk);
 	if (!ret && !ep->said_bye) {
@@ -113,7 +126,6 @@ void xiw_ep_finish(struct xiw_ep *ep, int err, enum xiw_cause cause)
 
 	lockdep_assert_held(&ep->lock);
 
-	xiw_ep_leave_listener(ep);
 	connected = ep_part(ep, cause);
 	xiw_ep_tell_end(ep, err);
 	xiw_ep_unbind(ep);
@@ -125,6 +137,8 @@ void xiw_ep_finish(struct xiw_ep *ep, int err, enum xiw_cause cause)
 	xiw_ep_move(ep, XIW_EP_FAREWELL);
 	xiw_ep_set_deadline(ep, EP_FAREWELL_MS);
 	xiw_ep_farewell(ep);
+	if (ep->listener)	/* the consumer has not accepted it, and it is not closed yet */
+		xiw_listener_refused(ep->listener, ep);
 }
 
 /*
@@ -157,6 +171,7 @@ void xiw_ep_end(struct xiw_ep *ep, enum xiw_cause cause)
 void xiw_ep_kill(struct xiw_ep *ep)
 {
 	mutex_lock(&ep->lock);
+	xiw_ep_leave_listener(ep);	/* it needs no place for a farewell */
 	if (ep->state < XIW_EP_FAREWELL)
 		xiw_ep_finish(ep, -ECONNABORTED, XIW_LOCAL_ABORT);
 	if (ep->state == XIW_EP_FAREWELL)

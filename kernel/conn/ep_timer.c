@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* ep_timer.c - the timers of an endpoint: its deadline, and the retry of received data */
+/* ep_timer.c - the timers of an endpoint: its deadline, and looking again later */
 
 #include <linux/jiffies.h>
 #include <linux/timer.h>
@@ -45,7 +45,7 @@ bool xiw_ep_is_due(const struct xiw_ep *ep)
 	return time_after_eq(jiffies, ep->due);
 }
 
-void xiw_ep_retry_rx(struct xiw_ep *ep, unsigned int timeout_ms)
+void xiw_ep_look_later(struct xiw_ep *ep, unsigned int timeout_ms)
 {
 	ep_set_timer(ep, &ep->retry, timeout_ms);
 }

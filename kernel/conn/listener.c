@@ -14,7 +14,10 @@
 #include "device.h"
 #include "pause.h"
 
-/* Limit of connections that have not sent their Request. A newer one then evicts the oldest. */
+/*
+ * Limit of connections that have not sent their Request, or were refused and say farewell. A newer
+ * one then evicts one of these.
+ */
 #define LISTENER_HALF_OPEN	1024
 
 /* Connections to accept before the other jobs in the lane get their turn. */
@@ -39,7 +42,8 @@
  * @lock: guards all below
  * @ids: the ids that listen, one for each device
  * @half_open: connections without a Request, the oldest first
- * @num_half_open: number of connections in @half_open
+ * @refused: connections that were refused and say farewell, the oldest first
+ * @num_half_open: number of connections in these two lists
  *
  * A consumer that listens on the wildcard address has an iw_cm_id on each device. TCP allows only
  * one socket for the port, or one for each VRF, so the ids share it. The local address of a
@@ -60,6 +64,7 @@ struct xiw_listener {
 	struct mutex			lock;
 	struct list_head		ids;
 	struct list_head		half_open;
+	struct list_head		refused;
 	unsigned int			num_half_open;
 };
 
@@ -132,18 +137,32 @@ static struct listener_id *listener_find_id(struct xiw_listener *listener,
 	return found;
 }
 
-static void listener_admit(struct xiw_listener *listener, struct xiw_ep *ep)
+/*
+ * Resets a connection to make room: one that was refused if there is any, else the one that has
+ * been silent for the longest time. A refused one may still miss its Reply, if a segment was lost.
+ * But if the silent ones went first, a flood of refused ones could keep others from being heard.
+ */
+static void listener_evict(struct xiw_listener *listener)
 {
-	struct xiw_ep *oldest;
+	struct list_head *from = list_empty(&listener->refused) ? &listener->half_open :
+								  &listener->refused;
+	struct xiw_ep *ep = list_first_entry(from, struct xiw_ep, waiting);
 
-	if (listener->num_half_open >= LISTENER_HALF_OPEN) {
-		oldest = list_first_entry(&listener->half_open, struct xiw_ep, waiting);
-		list_move_tail(&oldest->waiting, &listener->half_open);
-		xiw_ep_wake(oldest, XIW_EP_EV_EVICTED);
-	}
+	list_del_init(&ep->waiting);
+	ep->place = XIW_EP_NO_PLACE;
+	listener->num_half_open--;
+	xiw_ep_wake(ep, XIW_EP_EV_EVICTED);
+}
+
+static void listener_count(struct xiw_listener *listener, struct xiw_ep *ep, struct list_head *list)
+{
+	lockdep_assert_held(&listener->lock);
+
+	if (listener->num_half_open >= LISTENER_HALF_OPEN)
+		listener_evict(listener);
 	listener->num_half_open++;
-	kref_get(&listener->ref);
-	list_add_tail(&ep->waiting, &listener->half_open);
+	ep->place = XIW_EP_HALF_OPEN;
+	list_move_tail(&ep->waiting, list);
 }
 
 static void listener_welcome(struct xiw_listener *listener, struct socket *sock)
@@ -158,7 +177,8 @@ static void listener_welcome(struct xiw_listener *listener, struct socket *sock)
 		xiw_sock_release(sock, true);
 		return;
 	}
-	listener_admit(listener, ep);
+	kref_get(&listener->ref);
+	listener_count(listener, ep, &listener->half_open);
 	xiw_ep_put(ep);
 }
 
@@ -222,10 +242,21 @@ void xiw_listener_leave(struct xiw_listener *listener, struct xiw_ep *ep)
 {
 	mutex_lock(&listener->lock);
 	list_del_init(&ep->waiting);
-	if (!ep->asked)
+	if (ep->place == XIW_EP_HALF_OPEN)
 		listener->num_half_open--;
+	ep->place = XIW_EP_NO_PLACE;
 	mutex_unlock(&listener->lock);
 	listener_put(listener);
+}
+
+void xiw_listener_refused(struct xiw_listener *listener, struct xiw_ep *ep)
+{
+	mutex_lock(&listener->lock);
+	if (ep->place == XIW_EP_WAS_ASKED)
+		listener_count(listener, ep, &listener->refused);
+	else if (ep->place == XIW_EP_HALF_OPEN)
+		list_move_tail(&ep->waiting, &listener->refused);
+	mutex_unlock(&listener->lock);
 }
 
 static int listener_ask(struct listener_id *id, struct xiw_ep *ep, struct iw_cm_event *event)
@@ -238,8 +269,10 @@ static int listener_ask(struct listener_id *id, struct xiw_ep *ep, struct iw_cm_
 	ret = id->cm_id->event_handler(id->cm_id, event);
 	if (ret)
 		return ret;
-	ep->asked = true;
-	listener->num_half_open--;
+	if (ep->place == XIW_EP_HALF_OPEN)
+		listener->num_half_open--;
+	ep->place = XIW_EP_WAS_ASKED;
+	clear_bit(XIW_EP_EV_EVICTED, &ep->events);	/* it does not need its place any more */
 	list_move_tail(&ep->waiting, &id->asked);
 	return 0;
 }
@@ -265,7 +298,7 @@ int xiw_listener_ask(struct xiw_listener *listener, struct xiw_ep *ep, struct iw
 
 	mutex_lock(&listener->lock);
 	id = listener_find_device(listener, ep->dev);
-	ret = id ? listener_ask(id, ep, event) : -ECONNREFUSED;
+	ret = id ? listener_ask(id, ep, event) : -ECONNABORTED;
 	mutex_unlock(&listener->lock);
 	return ret;
 }
@@ -334,6 +367,7 @@ static struct xiw_listener *listener_create(struct net *net, int vrf, const stru
 	mutex_init(&listener->lock);
 	INIT_LIST_HEAD(&listener->ids);
 	INIT_LIST_HEAD(&listener->half_open);
+	INIT_LIST_HEAD(&listener->refused);
 	return listener;
 
 put_lane:

@@ -16,13 +16,16 @@ struct xiw_listener;
  * @ep: the connection, locked; if this succeeds it is no longer half-open
  * @event: the event
  *
- * Return: 0; -ECONNREFUSED if no consumer listens on the device any more; -ENOMEM if the consumer's
+ * Return: 0; -ECONNABORTED if no consumer listens on the device any more; -ENOMEM if the consumer's
  * backlog is full.
  */
 int xiw_listener_ask(struct xiw_listener *listener, struct xiw_ep *ep,
 		     struct iw_cm_event *event);
 
-/* Removes a connection from @listener when it has been answered or has ended. */
+/* A connection has been refused: it counts as half-open until it leaves. @ep is locked. */
+void xiw_listener_refused(struct xiw_listener *listener, struct xiw_ep *ep);
+
+/* Removes a connection from @listener when the consumer has accepted it, or it is closed. */
 void xiw_listener_leave(struct xiw_listener *listener, struct xiw_ep *ep);
 
 /* Members of struct ib_device_ops; kernel-doc is in listener.c. */

@@ -581,14 +581,11 @@ void xiw_sock_discard(struct sock *sk)
 		tcp_read_done(sk, inq);
 }
 
-bool xiw_sock_pending(struct sock *sk)
+bool xiw_sock_has_input(struct sock *sk)
 {
-	bool pending;
+	lockdep_assert(lockdep_sock_is_held(sk));
 
-	lock_sock(sk);
-	pending = tcp_inq(sk) > 0;
-	xiw_sock_unlock(sk);
-	return pending;
+	return tcp_inq(sk) > 0 || xiw_sock_ended(sk);
 }
 
 bool xiw_sock_ended(const struct sock *sk)

@@ -168,8 +168,8 @@ int xiw_sock_shutdown(struct socket *sock);
 /* Releases a socket; @abort resets the connection instead of closing it. */
 void xiw_sock_release(struct socket *sock, bool abort);
 
-/* Whether the socket has input. */
-bool xiw_sock_pending(struct sock *sk);
+/* Whether octets, the FIN or an error have come. @sk is locked. */
+bool xiw_sock_has_input(struct sock *sk);
 
 /* Whether the peer's FIN has arrived, or the connection is dead. */
 bool xiw_sock_ended(const struct sock *sk);

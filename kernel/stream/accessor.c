@@ -48,7 +48,7 @@ static void accessor_retry_rx(struct xiw_accessor *by)
 	if (qp->carrier->resends)	/* its run makes the peer try again, too */
 		xiw_worker_retry(qp);
 	else if (!(qp->rx.waits & XIW_WAIT_RECEIVE))	/* whose retry covers this */
-		xiw_ep_retry_rx(qp->ep, ACCESSOR_PAUSE_MS);
+		xiw_ep_look_later(qp->ep, ACCESSOR_PAUSE_MS);
 }
 
 static const struct xiw_accessor_ops accessor_tx_ops = {

@@ -57,7 +57,7 @@ static bool rx_may_wait(struct xiw_qp *qp)
 	if (!(qp->rx.waits & XIW_WAIT_RECEIVE)) {
 		qp->rx.waits |= XIW_WAIT_RECEIVE;
 		qp->rx.starved_since = jiffies;
-		xiw_ep_retry_rx(qp->ep, XIW_RX_PATIENCE_MS + 1);
+		xiw_ep_look_later(qp->ep, XIW_RX_PATIENCE_MS + 1);
 	}
 	return xiw_rx_patient(qp);
 }

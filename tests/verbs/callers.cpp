@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Callers of a port: many of them, silent ones, and callers that get no answer. */
 #include "cases.hpp"
+#include "device.hpp"
 #include "mount.hpp"
 #include "raw_peer.hpp"
 
@@ -97,6 +98,86 @@ void evicted_at_once(const std::string &address)
 			std::format("caller {} is reset when another needs its place", i));
 	}
 	require(!quick || silent[more].ends_with(0) == -1, "the other callers stay connected");
+}
+
+void be_refused_by_device(Listener &, raw::Peer &peer)
+{
+	peer.say(raw::Frame{ .key = raw::reply_key }.octets());
+	require(peer.hears_end(), "the caller is refused");
+}
+
+void be_refused_by_consumer(Listener &listener, raw::Peer &peer)
+{
+	peer.say(raw::Frame().octets());
+	require(!rdma_reject(listener.next_request().get(), nullptr, 0), "a call is rejected");
+	require(peer.hear_frame().has_value(), "the Reply comes");
+}
+
+/* A caller that is refused keeps a place until it has closed its end. None of these does. */
+void refused_are_counted(const std::string &address, void (*be_refused)(Listener &, raw::Peer &))
+{
+	constexpr unsigned int more = 200;
+	Listener listener(address, 0, 4096);
+	std::deque<raw::Peer> refused;
+	auto start = Clock::now();
+
+	allow_files(4096);
+	for (unsigned int i = 0; i < max_half_open + more; i++)
+		be_refused(listener, refused.emplace_back(listener.address()));
+	/* The device waits 3 s for each of them to close. */
+	const bool quick = seconds_since(start) < 2;
+
+	for (unsigned int i = 0; i < more; i++)
+		await(std::format("caller {} is reset when another needs its place", i),
+		      [&] { return refused[i].is_closed(); });
+	if (!quick) {
+		std::printf("too slow to tell this from the end of the device's patience\n");
+		return;
+	}
+	require(seconds_since(start) < 3, "they were reset before that");
+	require(!refused[more].is_closed(), "the other callers keep their places");
+}
+
+void refused_by_device(const std::string &address)
+{
+	refused_are_counted(address, be_refused_by_device);
+}
+
+void refused_by_consumer(const std::string &address)
+{
+	refused_are_counted(address, be_refused_by_consumer);
+}
+
+/* All places are taken when callers leave that the consumer was asked about. They need none. */
+void leavers_need_no_place(const std::string &address)
+{
+	constexpr unsigned int count = 100;
+	Device device(address);
+	Listener listener(address, 0, 4096);
+	std::deque<raw::Peer> asked;
+	std::deque<Silent> silent;
+	std::vector<Id> calls;
+	const std::uint64_t failures = device_counter(device.context(), "conn_failures");
+	auto start = Clock::now();
+
+	allow_files(4096);
+	for (unsigned int i = 0; i < count; i++) {
+		asked.emplace_back(listener.address()).say(raw::Frame().octets());
+		calls.push_back(listener.next_request());
+	}
+	for (unsigned int i = 0; i < max_half_open; i++)
+		silent.emplace_back(listener.address());
+	for (raw::Peer &peer : asked)
+		peer.abort();
+	await("the device has noticed that they have left", [&] {
+		return device_counter(device.context(), "conn_failures") >= failures + count;
+	});
+	if (seconds_since(start) > 4.5)
+		std::printf("too slow: silent callers have timed out\n");
+	else
+		require(std::ranges::all_of(silent,
+					    [](Silent &one) { return one.ends_with(0) == -1; }),
+			"no silent caller is reset");
 }
 
 /* Connects and disconnects as fast as possible. */
@@ -382,6 +463,9 @@ void accepted_and_destroyed(const std::string &address)
 
 constexpr cases::Case all[] = {
 	{ "a silent caller whose place is needed is reset at once", evicted_at_once },
+	{ "a caller that the device refuses keeps a place until it has closed", refused_by_device },
+	{ "a caller that is rejected keeps a place until it has closed", refused_by_consumer },
+	{ "callers that leave while the consumer is asked need no place", leavers_need_no_place },
 	{ "a flood of calls at one port does not delay those at another", flood_delays_nobody },
 	{ "a port has one listener, whatever its port space", port_of_another_space },
 	{ "two listeners are created at the same time", listening_at_once },

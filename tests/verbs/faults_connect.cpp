@@ -4,6 +4,7 @@
  */
 #include "cases.hpp"
 #include "handshake.hpp"
+#include "raw_peer.hpp"
 #include "starved.hpp"
 
 #include <fcntl.h>
@@ -240,6 +241,29 @@ void at_random(const std::string &address)
 	await("no object is left", [&] { return injection::objects(device.context()) == before; });
 }
 
+/* TCP has no memory for the Terminate at first. It is asked now and then, and not all the time. */
+void farewell(const std::string &address)
+{
+	raw::Call call(address);
+	raw::Octets wrong = raw::fpdu(raw::Untagged().ulpdu(raw::octets_of(1, 32)));
+	Faults faults;
+
+	wrong.back() ^= 1;
+	faults.only_in(injection::code_of_function("xiw_ep_farewell"));
+	faults.begin(100);
+	call.peer.say(wrong);
+	expect_event(call.listener.channel(), RDMA_CM_EVENT_DISCONNECTED);
+	require(call.peer.hears_nothing(500), "there is no memory for the Terminate");
+	faults.pause();
+
+	const std::uint64_t failed = faults.injected();
+	auto said = call.peer.hear_terminate();
+
+	std::printf("%lu allocations have failed\n", static_cast<unsigned long>(failed));
+	require(failed > 0 && failed < 50, "TCP is asked now and then");
+	require(said && said->layer == 2, "the Terminate reports the CRC error");
+}
+
 /* How many pages all TCP sockets of the kernel may have. Only the first network namespace has the
  * setting.
  */
@@ -306,6 +330,7 @@ int main(int argc, char **argv)
 		{ "listeners", listening },
 		{ "each step of the handshake", connecting },
 		{ "posted requests", posting },
+		{ "the farewell", farewell },
 		{ "TCP has hardly any memory for a while", tcp_memory },
 		{ "hundreds of connections, with failures at random", at_random },
 	};

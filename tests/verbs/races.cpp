@@ -175,40 +175,36 @@ void doorbell_without_opening(const std::string &address)
 	expect_event(channel.get(), RDMA_CM_EVENT_CONNECT_ERROR);
 }
 
-int connect_plain(const sockaddr *to)
-{
-	socklen_t length = to->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-	int fd = socket(to->sa_family, SOCK_STREAM, 0);
-
-	require(fd >= 0 && !connect(fd, to, length), "a TCP connection");
-	return fd;
-}
-
-/* The deadline of the Request expires while the device handles a wrong Request and closes. */
+/* The deadline of the Reply expires while the device handles a wrong Reply and closes. */
 void deadline_before_farewell(const std::string &address)
 {
-	Listener listener(address);
+	Acceptor acceptor(address);
+	EventChannel channel = create_event_channel();
+	End end(resolve(channel.get(), address, acceptor.port()), {});
 	auto begun = std::chrono::steady_clock::now();
-	int fd = connect_plain(listener.address());
-	Peer peer(fd);
 	tcp_info info = {};
 	socklen_t length = sizeof(info);
 	int error = 0;
 
-	std::this_thread::sleep_until(begun + 4500ms); /* EP_REQUEST_MS is 5000 */
+	end.connect();
+
+	Peer peer = acceptor.accept();
+
+	std::this_thread::sleep_until(begun + 9500ms); /* EP_CONNECT_MS is 10000 */
 	{
 		cases::Told pause("pause", "ep_work 1500");
 
-		std::this_thread::sleep_until(begun + 5700ms);
-		peer.say(Frame{ .key = "MPA ID Req Framf" }.octets());
+		std::this_thread::sleep_until(begun + 10700ms);
+		require(peer.hear_frame().has_value(), "a Request comes");
+		peer.say(Frame().octets());
 		require(peer.hears_end(5000), "the device ends the stream");
 	}
 	std::this_thread::sleep_for(500ms); /* the device waits 3 s for our FIN */
-	require(!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) &&
+	require(!getsockopt(peer.fd(), IPPROTO_TCP, TCP_INFO, &info, &length) &&
 			info.tcpi_state == TCP_CLOSE_WAIT,
 		std::format("the device waits for our FIN: state {}", info.tcpi_state));
 	length = sizeof(error);
-	require(!getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) && !error,
+	require(!getsockopt(peer.fd(), SOL_SOCKET, SO_ERROR, &error, &length) && !error,
 		"the device has not reset the connection");
 }
 
@@ -264,13 +260,34 @@ void end_with_request(const std::string &address)
 	peer.end();
 	require(std::chrono::steady_clock::now() < begun + 800ms, "the peer was early");
 	await("the device has noticed the end",
-	      [&] { return device_counter(device.context(), "conn_failures") > failures; });
+	      [&] { return device_counter(device.context(), "conn_failures") == failures + 1; });
 	require(next_event(listener.channel(), 200).type < 0, "the consumer is not asked");
 
 	Peer patient(listener.address());
 
 	patient.say(Frame().octets());
 	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
+/* A caller that sends something just before it gets the Reply did not wait for it, either. */
+void octets_before_reply(const std::string &address)
+{
+	Listener listener(address);
+	Peer peer(listener.address());
+
+	peer.say(Frame().octets());
+
+	End end(listener.next_request(), {});
+	cases::Told pause("pause", "cm_reply 1000");
+	std::jthread early([&] {
+		std::this_thread::sleep_for(300ms);
+		peer.say(octets_of(1, 1));
+	});
+	rdma_conn_param parameters = connection_parameters();
+
+	require(rdma_accept(end.id(), &parameters) && errno == ECONNRESET,
+		"the call cannot be accepted");
+	require(peer.is_hung_up(), "the peer is hung up on, and gets no Reply");
 }
 
 /* A connection that TCP makes at once may not overtake one that waits in the lane. */
@@ -346,6 +363,7 @@ const cases::Case all[] = {
 	{ "an end that comes before the Request is heard", end_before_request },
 	{ "octets that come before the Request are heard", octets_before_request },
 	{ "an end that comes with the Request is heard", end_with_request },
+	{ "octets that come just before the Reply are heard", octets_before_reply },
 	{ "a call does not overtake an older one", call_behind_another },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
 	{ "a queue pair cannot be connected before it is complete", called_too_early },

@@ -320,6 +320,15 @@ void Peer::abort()
 	fd_ = -1;
 }
 
+bool Peer::is_closed() const
+{
+	tcp_info info = {};
+	socklen_t length = sizeof(info);
+
+	rdma::require(!getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &length), "TCP_INFO");
+	return info.tcpi_state == TCP_CLOSE;
+}
+
 static std::uint16_t port_by(decltype(getsockname) get, int fd)
 {
 	sockaddr_storage at = {};

@@ -65,7 +65,7 @@ static inline void xiw_qp_lost(struct xiw_qp *qp)
 
 void xiw_ep_wake(struct xiw_ep *ep, int event);
 
-static inline void xiw_ep_retry_rx(struct xiw_ep *ep, u32 ms)
+static inline void xiw_ep_look_later(struct xiw_ep *ep, u32 ms)
 {
 }
 
