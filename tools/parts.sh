@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 # shellcheck shell=bash
-# Runs checks in parts, each with a time limit and a log, and prints the totals at the end.
+# Runs checks in parts, each with a time limit and a log, and prints the totals at the end. Two parts
+# run at a time, because a guest often waits where a compiler computes.
 #
 # A part has failed if it prints no results or fewer than planned, or if it had to be killed. Lines
 # "not ok - ..." report such failures, which are not results of a check.
@@ -16,16 +17,58 @@ begin_parts() {
 	rm -rf "$logs"
 	mkdir -p "$logs"
 	passed=0 failed=0 skipped=0 times=()
+	declare -gA running=()	# process id: what judge_part needs to know
+	trap kill_parts EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	say "the logs of the parts are in $logs/"
 }
 
-# part NAME SECONDS COUNT COMMAND...: runs COMMAND and counts its results. COUNT is "ctest" for the
-# output of ctest; for KTAP it is the name of the vehicle in tests/skips.
+# kill_parts: ends the parts that run. timeout is the leader of its process group, so this reaches
+# what ignores SIGTERM, too, as unshare does.
+# shellcheck disable=SC2317 # called by the trap
+kill_parts() {
+	local groups=("${!running[@]}")
+	[[ ${#groups[@]} -gt 0 ]] || return 0
+	kill -- "${groups[@]/#/-}" || true
+	sleep 1
+	kill -KILL -- "${groups[@]/#/-}" 2>/dev/null || true
+}
+
+# part NAME SECONDS COUNT COMMAND...: starts COMMAND, when fewer than two parts run. COUNT is "ctest"
+# for the output of ctest; for KTAP it is the name of the vehicle in tests/skips.
 part() {
-	local name=$1 seconds=$2 count=$3 status=0 start=$SECONDS
+	local name=$1 seconds=$2 count=$3
 	shift 3
+	[[ ${#running[@]} -lt 2 ]] || await_part
 	say "=== $name"
-	timeout -k 10 "$seconds" "$@" 2>&1 </dev/null | tee "$logs/$name.log" || status=${PIPESTATUS[0]}
-	judge_part "$name" "$seconds" "$count" "$status" $((SECONDS - start))
+	timeout -k 10 "$seconds" "$@" >"$logs/$name.log" 2>&1 </dev/null &
+	running[$!]="$name $seconds $count $SECONDS"
+}
+
+# await_part: waits until a part has ended, and counts its results.
+await_part() {
+	local pid name seconds count start status
+	# "wait -n" misses a process that ends before it is called.
+	while true; do
+		for pid in "${!running[@]}"; do
+			! kill -0 "$pid" 2>/dev/null || continue
+			status=0
+			wait "$pid" || status=$?
+			kill -KILL -- "-$pid" 2>/dev/null || true	# what it has left
+			read -r name seconds count start <<<"${running[$pid]}"
+			unset "running[$pid]"
+			judge_part "$name" "$seconds" "$count" "$status" $((SECONDS - start))
+			return
+		done
+		sleep 0.2
+	done
+}
+
+await_parts() {
+	while [[ ${#running[@]} -gt 0 ]]; do
+		await_part
+	done
 }
 
 # judge_part NAME SECONDS COUNT STATUS TOOK: counts the results in the log of a part that has ended.
@@ -64,8 +107,9 @@ tell_failures() {
 	done
 }
 
-# end_parts: prints the totals. Fails if anything failed or nothing passed.
+# end_parts: waits for all parts and prints the totals. Fails if anything failed or nothing passed.
 end_parts() {
+	await_parts
 	[[ $failed -eq 0 ]] || tell_failures
 	printf 'took %s s\n' "${times[@]}"
 	echo "$passed passed, $failed failed, $skipped skipped"

@@ -7,9 +7,9 @@
 . "$(dirname "$0")/lib.sh"
 vehicle=${1:?which vehicle}
 case $vehicle in
-native) guest=("$tree/tests/vm/uml" --native) ;;
-debug) guest=("$tree/tests/vm/uml" --leaks) ;;
-races) guest=("$tree/tests/vm/uml" --races) ;;
+native) guest=("$tree/tests/vm/uml" --native --name gates) ;;
+debug) guest=("$tree/tests/vm/uml" --leaks --name gates) ;;
+races) guest=("$tree/tests/vm/uml" --races --name gates) ;;
 debian) guest=("$tree/tools/vm") ;;
 esac
 

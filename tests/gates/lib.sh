@@ -62,3 +62,19 @@ fails() {
 	[[ $status -ne 0 && (! $wanted || $status -eq $wanted) ]] || return 1
 	grep -qE "$text" <<<"$output" || { say "nothing there matches \"$text\""; return 1; }
 }
+
+# within_seconds N COMMAND...: COMMAND succeeds within that time.
+within_seconds() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < end)) || { say "not within the time: $*"; return 1; }
+		sleep 0.1
+	done
+}
+
+# A process that has ended and was not waited for is gone, too.
+gone() { ! grep -sq '^State:[^Z]*$' "/proc/$1/status"; }
+
+# is_closed FILE: no process has the file open.
+is_closed() { [[ ! $(find /proc/[0-9]*/fd -lname "$1" 2>/dev/null) ]]; }

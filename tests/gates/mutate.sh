@@ -29,7 +29,8 @@ make_lists() {
 	sed -E '/^link/!s/^([a-z]+)\t.*/\1 siw/' "$tree/tests/themes" >"$scratch/themes"
 	echo 'kernel/mem/ native/link:^ibv_devinfo' >"$scratch/suites"
 	mkdir -p "$copy/build"	# what the tree has built for its guests is not built again
-	[[ ! -e $tree/build/guests/lock ]] || cp -a "$tree/build/guests" "$copy/build/"
+	[[ ! -e $tree/build/guests/lock ]] ||
+		flock "$tree/build/guests/lock" cp -a "$tree/build/guests" "$copy/build/"
 	mutate --list --count 100000 | awk '
 		/^[0-9]+\. kernel/ { printf "%s%s", end, $0; end = "\n"; next }
 		{ gsub(/[ \t]+/, " "); printf "%s", $0 }

@@ -11,7 +11,7 @@ plants=(fine failure status_4 skip no_end warning no_result early_end silence wr
 # Runs all of them in one guest. The output of each begins with "=== PLANT".
 run_planted() {
 	local status=0
-	"$tree/tests/vm/uml" --native --timeout 240 -- "
+	"$tree/tests/vm/uml" --native --name themes --timeout 240 -- "
 		for plant in ${plants[*]}; do
 			echo \"=== \$plant\"
 			PLANT=\$plant make -s -C tests OUTPUT=/xiw/build/guests/tests TEST_PROGS=gates/planted.sh \
@@ -19,7 +19,7 @@ run_planted() {
 		done" >"$scratch/all" || status=$?
 	cat "$scratch/all"
 	[[ $status -eq 125 ]]
-	grep -q 'xiw-plant' "$tree/build/uml/native/dmesg" || grep -q xiw_plant "$tree/build/uml/native/dmesg"
+	grep -q 'xiw[-_]plant' "$tree/build/uml/native-themes/dmesg"
 }
 
 # counted PLANT PASSED FAILED SKIPPED [WORDS]: tools/tally counts these results, and WORDS are in
