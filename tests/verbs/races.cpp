@@ -182,9 +182,8 @@ void deadline_before_farewell(const std::string &address)
 	EventChannel channel = create_event_channel();
 	End end(resolve(channel.get(), address, acceptor.port()), {});
 	auto begun = std::chrono::steady_clock::now();
-	tcp_info info = {};
-	socklen_t length = sizeof(info);
 	int error = 0;
+	socklen_t length = sizeof(error);
 
 	end.connect();
 
@@ -200,10 +199,8 @@ void deadline_before_farewell(const std::string &address)
 		require(peer.hears_end(5000), "the device ends the stream");
 	}
 	std::this_thread::sleep_for(500ms); /* the device waits 3 s for our FIN */
-	require(!getsockopt(peer.fd(), IPPROTO_TCP, TCP_INFO, &info, &length) &&
-			info.tcpi_state == TCP_CLOSE_WAIT,
-		std::format("the device waits for our FIN: state {}", info.tcpi_state));
-	length = sizeof(error);
+	require(peer.tcp_state() == TCP_CLOSE_WAIT,
+		std::format("the device waits for our FIN: state {}", peer.tcp_state()));
 	require(!getsockopt(peer.fd(), SOL_SOCKET, SO_ERROR, &error, &length) && !error,
 		"the device has not reset the connection");
 }

@@ -320,13 +320,13 @@ void Peer::abort()
 	fd_ = -1;
 }
 
-bool Peer::is_closed() const
+int Peer::tcp_state() const
 {
 	tcp_info info = {};
 	socklen_t length = sizeof(info);
 
 	rdma::require(!getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &length), "TCP_INFO");
-	return info.tcpi_state == TCP_CLOSE;
+	return info.tcpi_state;
 }
 
 static std::uint16_t port_by(decltype(getsockname) get, int fd)

@@ -156,8 +156,8 @@ public:
 	std::optional<Terminate> hear_terminate();
 	/* Ends the stream with a RST instead of a FIN. */
 	void abort();
-	/* Whether TCP knows the connection no more, such as after a RST. */
-	bool is_closed() const;
+	/* TCP's state of this end, such as TCP_CLOSE after a RST. */
+	int tcp_state() const;
 	/* The port of the device's end. */
 	std::uint16_t port() const;
 	int fd() const { return fd_; }
