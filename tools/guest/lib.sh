@@ -235,13 +235,15 @@ build_root() {
 		"$guest_dir/make-root" "$guest_dir/build.packages" "$headers"
 }
 
-# provider_root SUITE: folder to chroot into, to compile the provider with that suite's rdma-core.
-# It is made again every $fresh_days days.
-provider_root() {
-	local week=$(($(date +%s) / (86400 * fresh_days)))
-	item "provider-root-$1" "$week$(cat "$tree/tools/rdma-core-source" \
-		"$guest_dir"/{provider.packages,make-provider-root})" \
-		"$guest_dir/make-provider-root" "$1"
+# suite_root SUITE: folder to chroot into, with what that suite has newer or older than the build
+# root. It is made again every $fresh_days days.
+suite_root() {
+	local week=$(($(date +%s) / (86400 * fresh_days))) wanted lists=("$guest_dir/suite.packages")
+	[[ ! -e $guest_dir/$1.packages ]] || lists+=("$guest_dir/$1.packages")
+	mapfile -t wanted < <(packages "${lists[@]}")
+	item "suite-root-$1" "$week${wanted[*]}$(cat "$tree/tools/rdma-core-source" \
+		"$guest_dir/make-suite-root")" \
+		"$guest_dir/make-suite-root" "$1" "${wanted[@]}"
 }
 
 # kernel_image SERIES: folder with vmlinuz, initramfs, modules.squashfs and modules/.
