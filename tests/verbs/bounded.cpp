@@ -79,7 +79,8 @@ void takes_many_runs(const std::string &address, const ibv_send_wr &request)
 	unsigned long before = runs(pair.a().id()->verbs);
 
 	require(!pair.a().post(requests[0]), "all are posted");
-	expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 1);
+	/* With KCSAN this takes 6 s on an idle host. */
+	require(next_completion(pair.a().send_cq(), 45000).status == IBV_WC_SUCCESS, "all succeed");
 
 	unsigned long count = runs(pair.a().id()->verbs) - before;
 
