@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Random programs of verbs do what a model of them says: each completion, and each byte. */
 #include "../verify/generate.hpp"
+#include "../verify/remote.hpp"
 #include "../verify/runner.hpp"
 #include "../verify/shrink.hpp"
 #include "cases.hpp"
+#include "rdma.hpp"
 
 #include <cstdlib>
 #include <format>
@@ -30,6 +32,8 @@ public:
 	explicit Verifier(const std::string &address, bool cut = false) : world_(address), cut_(cut)
 	{
 	}
+	/* The other side is on another machine, see World. */
+	Verifier(const std::string &address, std::uint16_t port) : world_(address, port) {}
 	~Verifier()
 	{
 		if (cut_)
@@ -105,7 +109,7 @@ private:
 	World world_;
 	Model model_;
 	Tally tally_;
-	bool cut_;
+	bool cut_ = false;
 	std::uint64_t refused_ = 0;
 };
 
@@ -177,12 +181,15 @@ const cases::Case all[] = {
 	{ "random programs with wrong requests end as the model says", wrong_ones },
 };
 
-/* verify ADDRESS [--seed N] [--programs N] [--seconds N] [--cut 1]: fresh programs of all kinds, of
- * which some must get a connection.
+/*
+ * verify ADDRESS [--seed N] [--programs N] [--seconds N] [--cut 1] [--with PORT]: fresh programs of all
+ * kinds, of which some must get a connection. With a port, the other side is on the machine with the
+ * address, where "verify ADDRESS --serve PORT" runs.
  */
 int at_will(std::span<char *> arguments)
 {
 	std::uint64_t seed = std::random_device()(), programs = ~std::uint64_t{ 0 }, seconds = 60;
+	std::uint16_t with = 0;
 	bool cut = false;
 
 	for (std::size_t i = 2; i + 1 < arguments.size(); i += 2) {
@@ -197,21 +204,27 @@ int at_will(std::span<char *> arguments)
 			seconds = value;
 		else if (option == "--cut")
 			cut = value;
+		else if (option == "--with")
+			with = static_cast<std::uint16_t>(value);
+		else if (option == "--serve")
+			return serve(arguments[1], static_cast<std::uint16_t>(value)), 0;
 	}
-	try {
-		Verifier verifier(arguments[1], cut);
-		const auto end = Clock::now() + std::chrono::seconds(seconds);
 
-		std::cout << std::format("seeds from {} on\n", seed) << std::flush;
-		while (verifier.programs() < programs &&
-		       (Clock::now() < end || (!verifier.programs() && Clock::now() < end + grace)))
-			verifier.verify(seed++);
-		rdma::require(verifier.programs() > 0, "some programs get a connection");
-		return 0;
-	} catch (const std::exception &error) {
-		std::cout << error.what() << '\n';
-		return 1;
-	}
+	std::optional<Verifier> verifier;
+
+	if (with)
+		verifier.emplace(arguments[1], with);
+	else
+		verifier.emplace(arguments[1], cut);
+
+	const auto end = Clock::now() + std::chrono::seconds(seconds);
+
+	std::cout << std::format("seeds from {} on\n", seed) << std::flush;
+	while (verifier->programs() < programs &&
+	       (Clock::now() < end || (!verifier->programs() && Clock::now() < end + grace)))
+		verifier->verify(seed++);
+	rdma::require(verifier->programs() > 0, "some programs get a connection");
+	return 0;
 }
 
 } /* namespace */
@@ -220,7 +233,12 @@ int main(int argc, char **argv)
 {
 	std::span arguments(argv, static_cast<std::size_t>(argc));
 
-	if (argc > 3 && std::string_view(arguments[2]).starts_with("--"))
+	if (argc <= 3 || !std::string_view(arguments[2]).starts_with("--"))
+		return cases::run(all, argc, argv);
+	try {
 		return at_will(arguments);
-	return cases::run(all, argc, argv);
+	} catch (const std::exception &error) {
+		std::cout << error.what() << '\n';
+		return 1;
+	}
 }

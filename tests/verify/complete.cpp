@@ -240,7 +240,7 @@ void Model::flushed(Side side, unsigned int qp, const Receive &receive, const ib
 
 void Model::compare(Side side, const Piece &piece, std::uint32_t seq, const std::string &what)
 {
-	auto real = real_[side][piece.region];
+	auto real = read_[side](piece.region, piece.offset, piece.length);
 	const Memory &memory = this->memory(side, piece.region);
 	auto bad = memory.differs(real, piece.offset, piece.length, seq);
 
@@ -249,7 +249,7 @@ void Model::compare(Side side, const Piece &piece, std::uint32_t seq, const std:
 			std::format("{}: region {} offset {} (byte {} of {}): expected {:#04x}, "
 				    "got {:#04x}",
 				    what, piece.region, *bad, *bad - piece.offset, piece.length,
-				    memory.expected(*bad), real[*bad]));
+				    memory.expected(*bad), real[*bad - piece.offset]));
 }
 
 std::string Model::missing(Side side, unsigned int qp) const

@@ -98,7 +98,8 @@ std::optional<std::uint32_t> Memory::differs(std::span<const std::uint8_t> real,
 					     std::uint32_t seq) const
 {
 	for (std::uint32_t i = offset; i < offset + length; i++)
-		if (claims_[i].seq == seq && real[i] != now_[i] && real[i] != before_[i])
+		if (claims_[i].seq == seq && real[i - offset] != now_[i] &&
+		    real[i - offset] != before_[i])
 			return i;
 	return std::nullopt;
 }

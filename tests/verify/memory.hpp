@@ -78,7 +78,10 @@ public:
 	/* From now on, bytes that may hold either of two values hold what they really hold. */
 	void adopt(std::span<const std::uint8_t> real);
 
-	/* The first byte that is wrong, of those that were last claimed by a request. */
+	/*
+	 * The first byte that is wrong, of those that were last claimed by a request. @real is what
+	 * this part of the region holds.
+	 */
 	std::optional<std::uint32_t> differs(std::span<const std::uint8_t> real,
 					     std::uint32_t offset, std::uint32_t length,
 					     std::uint32_t seq) const;

@@ -30,11 +30,6 @@ void Model::start(const Setup &setup)
 	phase_ = 1;
 }
 
-void Model::attach(Side side, unsigned int region, std::span<const std::uint8_t> real)
-{
-	real_[side][region] = real;
-}
-
 void Model::begin(const Step *wrong)
 {
 	break_.reset();
@@ -134,7 +129,7 @@ void Model::quiet()
 	for (Side side : { A, B }) {
 		for (unsigned int region = 0; region < region_count; region++) {
 			Memory &memory = this->memory(side, region);
-			auto real = real_[side][region];
+			auto real = read_[side](region, 0, memory.size());
 			auto bad = memory.differs(real);
 
 			if (bad)

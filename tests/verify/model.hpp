@@ -7,6 +7,7 @@
 #include <infiniband/verbs.h>
 
 #include <deque>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -118,10 +119,14 @@ struct Break {
 class Model
 {
 public:
+	using Read = std::function<std::span<const std::uint8_t>(
+		std::uint32_t region, std::uint32_t offset, std::uint32_t length)>;
+
 	Model();
 
 	void start(const Setup &setup);
-	void attach(Side side, unsigned int region, std::span<const std::uint8_t> real);
+	/* @read: what the real memory of a side holds, by region, offset and length */
+	void attach(Side side, Read read) { read_[side] = std::move(read); }
 	Window &window(Side side, unsigned int qp, unsigned int number)
 	{
 		return queues_[side][qp].windows[number];
@@ -210,7 +215,7 @@ private:
 
 	Setup setup_;
 	std::vector<Memory> memory_[2];
-	std::span<const std::uint8_t> real_[2][region_count];
+	Read read_[2];
 	Queue queues_[2][max_qps];
 	std::deque<Receive> shared_[2];
 	bool closed_[max_qps] = {};

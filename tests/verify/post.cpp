@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* Posts the steps of a program, by ibv_post_send() or by ibv_wr_*(). */
-#include "rig.hpp"
+#include "local.hpp"
 
 #include <arpa/inet.h>
 
@@ -14,7 +14,7 @@ using namespace rdma;
 constexpr std::uint32_t wrong_key = 0x5a5a5a00;
 constexpr std::uint32_t zero_based = IBV_ACCESS_ZERO_BASED;
 
-std::vector<ibv_sge> Rig::sges(const Order &order) const
+std::vector<ibv_sge> Local::sges(const Order &order) const
 {
 	const Step &step = order.step;
 	std::vector<ibv_sge> all;
@@ -22,40 +22,38 @@ std::vector<ibv_sge> Rig::sges(const Order &order) const
 	if (step.act == Act::bind)
 		return all;
 	for (const Piece &piece : step.pieces)
-		all.push_back({ world_.backing(step.side, piece.region).base() + piece.offset,
-				piece.length, mrs_[step.side][piece.region]->lkey });
+		all.push_back({ backings_[piece.region].base() + piece.offset, piece.length,
+				objects_->mrs[piece.region]->lkey });
 	if (step.fault == Fault::wrong_lkey)
 		all[0].lkey ^= wrong_key;
 	return all;
 }
 
-std::uint64_t Rig::target(const Order &order) const
+std::uint64_t Local::target(const Order &order) const
 {
 	const Step &step = order.step;
 
 	if (order.zero_based)
 		return step.offset - order.part;
-	return world_.backing(other(step.side), step.region).base() + step.offset;
+	return peer_.bases[step.region] + step.offset;
 }
 
 /* The STag that the request names. */
-std::uint32_t Rig::rkey(const Order &order) const
+std::uint32_t Local::rkey(const Order &order) const
 {
 	const Step &step = order.step;
-	const std::uint32_t rkey =
-		step.window >= 0 ? order.rkey : mrs_[other(step.side)][step.region]->rkey;
+	const std::uint32_t rkey = step.window >= 0 ? order.rkey : peer_.rkeys[step.region];
 
 	return step.fault == Fault::wrong_rkey ? rkey ^ wrong_key : rkey;
 }
 
-ibv_mw_bind_info Rig::part(const Order &order) const
+ibv_mw_bind_info Local::part(const Order &order) const
 {
 	const Step &step = order.step;
 	const Piece &piece = step.pieces[0];
 
-	return { mrs_[step.side][piece.region].get(),
-		 world_.backing(step.side, piece.region).base() + piece.offset, piece.length,
-		 step.access | (step.zero_based ? zero_based : 0u) };
+	return { objects_->mrs[piece.region].get(), backings_[piece.region].base() + piece.offset,
+		 piece.length, step.access | (step.zero_based ? zero_based : 0u) };
 }
 
 static unsigned int flags(const Step &step)
@@ -90,7 +88,7 @@ static ibv_wr_opcode opcode(Act act)
 	}
 }
 
-ibv_send_wr Rig::plain(const Order &order, std::vector<ibv_sge> &sges) const
+ibv_send_wr Local::plain(const Order &order, std::vector<ibv_sge> &sges) const
 {
 	const Step &step = order.step;
 	ibv_send_wr wr = {};
@@ -114,7 +112,7 @@ ibv_send_wr Rig::plain(const Order &order, std::vector<ibv_sge> &sges) const
 }
 
 /* Begins one request of a batch. */
-static void begin(ibv_qp_ex *qp, const ibv_send_wr &wr)
+static void begin_request(ibv_qp_ex *qp, const ibv_send_wr &wr)
 {
 	switch (wr.opcode) {
 	case IBV_WR_RDMA_WRITE:
@@ -141,13 +139,13 @@ static void begin(ibv_qp_ex *qp, const ibv_send_wr &wr)
 	}
 }
 
-void Rig::build(ibv_qp_ex *qp, const Order &order, std::vector<ibv_sge> &sges) const
+void Local::build(ibv_qp_ex *qp, const Order &order, std::vector<ibv_sge> &sges) const
 {
 	std::vector<ibv_data_buf> parts;
 
 	qp->wr_id = order.wr_id;
 	qp->wr_flags = flags(order.step) & ~static_cast<unsigned int>(IBV_SEND_INLINE);
-	begin(qp, plain(order, sges));
+	begin_request(qp, plain(order, sges));
 	if (order.step.inlined) {
 		for (const ibv_sge &sge : sges)
 			parts.push_back({ reinterpret_cast<void *>(sge.addr), sge.length });
@@ -160,15 +158,15 @@ void Rig::build(ibv_qp_ex *qp, const Order &order, std::vector<ibv_sge> &sges) c
 }
 
 /* Inline data comes from a copy that changes after the post, and no STag names it. */
-void Rig::stage_inline(const Order &order, std::vector<ibv_sge> &sges,
-		       std::vector<std::uint8_t> &copy) const
+void Local::stage_inline(const Order &order, std::vector<ibv_sge> &sges,
+			 std::vector<std::uint8_t> &copy) const
 {
 	std::size_t at = 0;
 
 	copy.resize(max_inline);
 	for (std::size_t i = 0; i < sges.size(); i++) {
 		const Piece &piece = order.step.pieces[i];
-		auto body = world_.backing(order.step.side, piece.region).body();
+		auto body = backings_[piece.region].body();
 
 		std::memcpy(copy.data() + at, body.data() + piece.offset, piece.length);
 		sges[i] = { reinterpret_cast<std::uint64_t>(copy.data() + at), piece.length, 0 };
@@ -176,10 +174,10 @@ void Rig::stage_inline(const Order &order, std::vector<ibv_sge> &sges,
 	}
 }
 
-void Rig::post_extended(std::span<const Order> orders, std::vector<std::vector<ibv_sge>> &sges)
+void Local::post_extended(std::span<const Order> orders, std::vector<std::vector<ibv_sge>> &sges)
 {
 	const Step &first = orders[0].step;
-	ibv_qp_ex *qp = ibv_qp_to_qp_ex(end(first.side, first.qp).qp());
+	ibv_qp_ex *qp = ibv_qp_to_qp_ex(this->qp(first.qp));
 
 	ibv_wr_start(qp);
 	for (std::size_t i = 0; i < orders.size(); i++)
@@ -188,7 +186,7 @@ void Rig::post_extended(std::span<const Order> orders, std::vector<std::vector<i
 		fail("ibv_wr_complete, " + text(first), err);
 }
 
-void Rig::post(std::span<const Order> orders)
+void Local::post(std::span<const Order> orders)
 {
 	const Step &first = orders[0].step;
 	std::vector<std::vector<std::uint8_t>> copies(orders.size());
@@ -206,22 +204,23 @@ void Rig::post(std::span<const Order> orders)
 		for (std::size_t i = 0; i < orders.size(); i++)
 			requests.push_back(plain(orders[i], sges[i]));
 		make_list(requests);
-		if (int err = end(first.side, first.qp).post(requests[0]))
+		if (int err = objects_->connections[first.qp].end->post(requests[0]))
 			fail("ibv_post_send, " + text(first), err);
 	}
 	for (auto &copy : copies)
 		std::ranges::fill(copy, 0xee);
 }
 
-void Rig::post_receive(const Order &order)
+void Local::post_receive(const Order &order)
 {
 	const Step &step = order.step;
 	std::vector<ibv_sge> sges = this->sges(order);
 	ibv_recv_wr wr = { order.wr_id, nullptr, sges.data(), static_cast<int>(sges.size()) };
 	ibv_recv_wr *bad;
-	ibv_srq *srq = srqs_[step.side].get();
+	ibv_srq *srq = objects_->srq.get();
 
-	if (int err = srq ? ibv_post_srq_recv(srq, &wr, &bad) : end(step.side, step.qp).post(wr))
+	if (int err = srq ? ibv_post_srq_recv(srq, &wr, &bad)
+			  : objects_->connections[step.qp].end->post(wr))
 		fail("a receive is posted, " + text(step), err);
 }
 

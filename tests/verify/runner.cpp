@@ -2,15 +2,13 @@
 /* Executes a program on the device, and tells the model what happens. */
 #include "runner.hpp"
 
+#include "../verbs/rdma.hpp"
+
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <format>
 
 namespace verify
 {
-
-using namespace rdma;
 
 Runner::Runner(World &world, Model &model, const Program &program,
 	       std::chrono::milliseconds patience)
@@ -19,8 +17,9 @@ Runner::Runner(World &world, Model &model, const Program &program,
 {
 	model_.start(program.setup);
 	for (Side side : { A, B }) {
-		for (unsigned int region = 0; region < region_count; region++)
-			model_.attach(side, region, world_.backing(side, region).body());
+		model_.attach(side, [this, side](auto region, auto offset, auto length) {
+			return world_[side].memory(region, offset, length);
+		});
 		for (unsigned int qp = 0; qp < program.setup.qps; qp++)
 			for (unsigned int window = 0; window < windows_of_qp; window++)
 				model_.window(side, qp, window).rkey =
@@ -33,7 +32,7 @@ void Runner::accept(std::span<const Step> steps, bool must)
 {
 	for (const Step &step : steps) {
 		if (const char *bad = model_.objection(step)) {
-			require(!must, text(step) + " is legal, but: " + bad);
+			rdma::require(!must, text(step) + " is legal, but: " + bad);
 			tally_->skipped++;
 			continue;
 		}
@@ -60,10 +59,7 @@ void Runner::phase(std::span<const Step> steps, const Step &end)
 	settle();
 	model_.quiet();
 	for (Side side : { A, B })
-		for (unsigned int region = 0; region < region_count; region++)
-			if (!world_.backing(side, region).is_guarded())
-				throw Mismatch(
-					std::format("memory beside region {} has changed", region));
+		world_[side].check_guards();
 }
 
 /* With several threads, the main thread first does what is no request to a send queue. */
@@ -111,14 +107,11 @@ void Runner::do_order(std::deque<Order> &orders)
 	if (is_sent(step.act))
 		return chain(orders);
 	if (step.act == Act::receive)
-		rig_.post_receive(order);
+		world_[step.side].post_receive(order);
 	else if (step.act == Act::resize)
-		rig_.resize(step.side, static_cast<int>(step.operand));
+		world_[step.side].resize(static_cast<std::uint32_t>(step.operand));
 	else if (step.act == Act::fill)
-		for (const Piece &piece : step.pieces)
-			std::copy_n(noise(step.operand), piece.length,
-				    world_.backing(step.side, piece.region).body().begin() +
-					    piece.offset);
+		world_[step.side].fill(step);
 	orders.pop_front();
 }
 
@@ -154,7 +147,7 @@ void Runner::chain(std::deque<Order> &orders)
 		for (const Order &order : list)
 			slots(first).used.push_back(order.wr_id);
 	}
-	rig_.post(list);
+	world_[first.side].post(list);
 }
 
 void Runner::wait_while(const std::function<bool()> &busy, const std::function<std::string()> &what)
@@ -188,10 +181,8 @@ void Runner::settle()
 		if (!model_.breaks(qp))
 			continue;
 		tally_->ended++;
-		rig_.pair(qp).expect_disconnect();
 		for (Side side : { A, B })
-			if (rig_.end(side, qp).state() != IBV_QPS_ERR)
-				throw Mismatch("the queue pair is not in error");
+			world_[side].await_end(qp);
 	}
 	wait_while([&] { return !missing().empty(); }, [&] { return "missing: " + missing(); });
 	reap();
@@ -205,62 +196,18 @@ void Runner::reap()
 {
 	std::lock_guard guard(mutex_);
 
-	for (Side side : { A, B })
-		for (ibv_cq *cq : rig_.cqs(side))
-			completions_ += poll(side, cq);
+	for (Side side : { A, B }) {
+		for (const Arrival &arrival : world_[side].poll()) {
+			arrived(side, arrival);
+			completions_++;
+		}
+	}
 }
 
-unsigned int Runner::poll(Side side, ibv_cq *cq)
+void Runner::arrived(Side side, const Arrival &arrival)
 {
-	std::array<ibv_wc, 8> wcs;
-	int count;
+	const auto &[qp, wc] = arrival;
 
-	if (rig_.is_extended(cq))
-		count = static_cast<int>(poll_extended(reinterpret_cast<ibv_cq_ex *>(cq), wcs));
-	else
-		count = ibv_poll_cq(cq, wcs.size(), wcs.data());
-	if (count < 0)
-		throw Mismatch(std::format("ibv_poll_cq returns {}", count));
-	for (const ibv_wc &wc : std::span(wcs).first(static_cast<std::size_t>(count)))
-		arrived(side, wc);
-	return static_cast<unsigned int>(count);
-}
-
-unsigned int Runner::poll_extended(ibv_cq_ex *cq, std::span<ibv_wc> wcs)
-{
-	ibv_poll_cq_attr attr = {};
-	unsigned int count = 0;
-	int err = ibv_start_poll(cq, &attr);
-
-	if (err == ENOENT)
-		return 0;
-	if (err)
-		throw Mismatch(std::format("ibv_start_poll returns {}", err));
-	do {
-		ibv_wc &wc = wcs[count++];
-
-		wc = {};
-		wc.wr_id = cq->wr_id;
-		wc.status = cq->status;
-		wc.opcode = ibv_wc_read_opcode(cq);
-		wc.byte_len = ibv_wc_read_byte_len(cq);
-		wc.wc_flags = ibv_wc_read_wc_flags(cq);
-		wc.qp_num = ibv_wc_read_qp_num(cq);
-		if (wc.wc_flags & IBV_WC_WITH_INV)
-			wc.invalidated_rkey = ibv_wc_read_invalidated_rkey(cq);
-		else
-			wc.imm_data = ibv_wc_read_imm_data(cq);
-	} while (count < wcs.size() && !ibv_next_poll(cq));
-	ibv_end_poll(cq);
-	return count;
-}
-
-void Runner::arrived(Side side, const ibv_wc &wc)
-{
-	const unsigned int qp = rig_.find(side, wc.qp_num);
-
-	if (qp == program_.setup.qps)
-		throw Mismatch(std::format("a completion of queue pair {:#x}", wc.qp_num));
 	for (Slots &slots : slots_[side][qp]) {
 		auto found = std::ranges::find(slots.used, wc.wr_id);
 
@@ -276,9 +223,9 @@ void Runner::close()
 	for (unsigned int qp = 0; qp < program_.setup.qps; qp++) {
 		if (model_.dead(qp))
 			continue;
-		if (rdma_disconnect(rig_.end(qp % 2 ? B : A, qp).id()))
-			fail("rdma_disconnect", errno);
-		rig_.pair(qp).expect_disconnect();
+		world_[qp % 2 ? B : A].disconnect(qp);
+		for (Side side : { A, B })
+			world_[side].await_end(qp);
 		model_.close(qp);
 	}
 	model_.begin(nullptr);

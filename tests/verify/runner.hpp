@@ -2,12 +2,13 @@
 /* Executes a program on the device, and tells the model what happens. */
 #pragma once
 
-#include "rig.hpp"
+#include "world.hpp"
 
 #include <atomic>
 #include <chrono>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -51,9 +52,7 @@ private:
 	void close();
 
 	void reap();
-	unsigned int poll(Side side, ibv_cq *cq);
-	static unsigned int poll_extended(ibv_cq_ex *cq, std::span<ibv_wc> wcs);
-	void arrived(Side side, const ibv_wc &wc);
+	void arrived(Side side, const Arrival &arrival);
 	void wait_while(const std::function<bool()> &busy,
 			const std::function<std::string()> &what);
 	Slots &slots(const Step &step) { return slots_[step.side][step.qp][step.thread]; }
