@@ -84,6 +84,34 @@ name_changes() {
 	ip1 link set veth1 up
 }
 
+# A stateful firewall of the listener forgets its connections, and takes them up in the middle.
+conntrack_forgets() {
+	local status=0
+	n2 nft -f - <<-EOT
+		table inet stateful {
+			chain in {
+				type filter hook input priority 0; policy drop;
+				ct state established accept
+				meta l4proto tcp tcp dport $port ct state new counter accept
+				meta l4proto { icmp, icmpv6 } accept
+			}
+		}
+	EOT
+	flushes_thrice || status=$?
+	n2 nft delete table inet stateful
+	return "$status"
+}
+
+flushes_thrice() {
+	for _ in 1 2 3; do
+		goes_on || return
+		n2 conntrack -F || return
+	done
+	goes_on || return
+	n2 nft list table inet stateful >"$scratch/stateful"
+	grep -E 'packets ([4-9]|[1-9][0-9])' "$scratch/stateful" || { cat "$scratch/stateful"; return 1; }
+}
+
 # stops PID: stops the program that "timeout" runs.
 stops() {
 	pkill -STOP -P "$1"
@@ -184,6 +212,7 @@ mapfile -t claims <<-END
 	outlives mtu_changes			| traffic outlives changes of the MTU
 	outlives address_goes			| traffic outlives its address being away
 	outlives route_goes			| traffic outlives its route being away
+	outlives conntrack_forgets		| traffic outlives a firewall that forgets its connections
 	outlives name_changes			| traffic outlives a new name of its interface
 	outlives caller_stops			| traffic outlives a caller that is stopped
 	outlives listener_stops			| traffic outlives a listener that is stopped
@@ -195,7 +224,7 @@ mapfile -t claims <<-END
 	netdev_moves_away			| a caller is told if its interface moves away
 END
 
-need pkill tc
+need pkill tc nft conntrack
 sample claims
 plan "${#claims[@]}"
 setup make_path veth-1500
