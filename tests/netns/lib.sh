@@ -112,6 +112,11 @@ once_more() {
 	echo "$*" >>"$repeated"
 }
 
+# was_refused: succeeds if the client of perftest that wrote $scratch/client was refused.
+was_refused() {
+	grep -E 'RDMA_CM_EVENT_REJECTED; error: -111|^ERRNO: Connection refused' "$scratch/client" >/dev/null
+}
+
 # perftest_retried COMMAND...: runs COMMAND, which starts a server and a client of perftest that use
 # $port and puts the client's output into $scratch/client. The server closes its first listener and
 # opens another one on the same port. A client that connects in between is refused, and its own
@@ -120,8 +125,7 @@ once_more() {
 perftest_retried() {
 	for _ in 1 2 3; do
 		"$@" && return
-		grep -E 'RDMA_CM_EVENT_REJECTED; error: -111|^ERRNO: Connection refused' \
-			"$scratch/client" >/dev/null || return
+		was_refused || return
 		once_more "perftest was refused between its server's two listeners"
 		kill "$server" 2>/dev/null || true
 		served || true

@@ -76,13 +76,20 @@ retry() {
 
 # install_host_packages: installs the packages of host.packages that are missing.
 install_host_packages() {
+	local wanted
+	mapfile -t wanted < <(packages "$guest_dir/host.packages")
+	[[ -e /usr/share/keyrings/debian-archive-trixie-stable.gpg ]] ||
+		install_missing debian-archive-keyring
+	install_missing "${wanted[@]}"
+}
+
+# install_missing PACKAGE...: installs packages on this machine that are not there.
+install_missing() {
 	local missing=() package
-	while read -r package; do
+	for package; do
 		dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' ||
 			missing+=("$package")
-	done < <(packages "$guest_dir/host.packages")
-	[[ -e /usr/share/keyrings/debian-archive-trixie-stable.gpg ]] ||
-		missing+=(debian-archive-keyring)
+	done
 	[[ ${#missing[@]} -gt 0 ]] || return 0
 	say "installing on this machine: ${missing[*]}"
 	logged host-packages host_apt_install "${missing[@]}"
@@ -165,8 +172,31 @@ apt_mirrors() {
 		sed -n "s/^Debian|Debian|$codename|//p"
 }
 
-# guest_sources: prints the sources.list of the guests' Debian.
-guest_sources() { sources_of trixie trixie-backports; }
+# architecture SERIES: prints Debian's name of the architecture of a kernel.
+architecture() {
+	case $1 in
+	*-arm64) echo arm64 ;;
+	*) echo amd64 ;;
+	esac
+}
+
+# triplet ARCH: prints the name that compilers give to an architecture of kernels.foreign.
+triplet() {
+	case $1 in
+	arm64) echo aarch64-linux-gnu ;;
+	*) echo x86_64-linux-gnu ;;
+	esac
+}
+
+# guest_sources: prints the sources.list of the guests' Debian. For other architectures it is trixie
+# only, so that what else a mirror has of them does not matter.
+guest_sources() {
+	if [[ ${XIW_ARCH:-amd64} == amd64 ]]; then
+		sources_of trixie trixie-backports
+	else
+		sources_of trixie
+	fi
+}
 
 # sources_of SUITE...: prints a sources.list for these suites.
 sources_of() {
@@ -180,8 +210,17 @@ sources_of() {
 	done
 }
 
-# guest_apt PROGRAM ARG...: runs an apt program on the guest's package lists instead of the host's.
-guest_apt() { APT_CONFIG=$cache/apt/apt.conf "$@"; }
+# guest_apt PROGRAM ARG...: runs an apt program on the guest's package lists instead of the host's. With
+# XIW_ARCH, they are those of another architecture.
+guest_apt() { APT_CONFIG=$(apt_folder)/apt.conf "$@"; }
+
+apt_folder() {
+	if [[ ${XIW_ARCH:-amd64} == amd64 ]]; then
+		echo "$cache/apt"
+	else
+		echo "$cache/apt/$XIW_ARCH"
+	fi
+}
 
 # fetch_deb DIR PACKAGE...: downloads packages of the guest's Debian into DIR.
 fetch_deb() {
@@ -191,16 +230,23 @@ fetch_deb() {
 	(cd "$dir" && retry guest_apt apt-get download "$@")
 }
 
-# kernels: prints a table with a line for each kernel: series, release, package version. The table
-# is looked up again after $fresh_days days. If that fails, the old table is used.
-kernels() {
-	local table=$cache/kernels lock
+# kernels: prints a table with a line for each kernel: series, release, package version.
+kernels() { kernels_of amd64; }
+
+# kernels_of ARCH: prints that table for an architecture. It is looked up again after $fresh_days days.
+# If that fails, the old table is used.
+kernels_of() {
+	local arch=$1 table=$cache/kernels list=kernels lock
+	if [[ $arch != amd64 ]]; then
+		mkdir -p "$cache/apt/$arch"
+		table=$cache/apt/$arch/kernels list=kernels.foreign
+	fi
 	exec {lock}>"$table.lock"
 	flock "$lock"
-	if [[ ! -e $table || $guest_dir/kernels -nt $table ||
+	if [[ ! -e $table || $guest_dir/$list -nt $table ||
 		$(find "$table" -mtime "+$fresh_days") ]]; then
 		say "looking up Debian's kernels ..."
-		if (logged kernels "$guest_dir/look-up-kernels" "$table.new"); then
+		if (logged kernels "$guest_dir/look-up-kernels" "$arch" "$table.new"); then
 			mv "$table.new" "$table"
 		elif [[ -e $table ]]; then
 			say "warning: could not look up the kernels, using the cached table"
@@ -213,17 +259,20 @@ kernels() {
 }
 
 # kernel_release SERIES prints for example 6.12.107+deb13-amd64, kernel_version SERIES 6.12.107-1.
-kernel_release() { kernels | awk -v series="$1" '$1 == series { print $2 }'; }
-kernel_version() { kernels | awk -v series="$1" '$1 == series { print $3 }'; }
+kernel_release() { kernels_of "$(architecture "$1")" | awk -v series="$1" '$1 == series { print $2 }'; }
+kernel_version() { kernels_of "$(architecture "$1")" | awk -v series="$1" '$1 == series { print $3 }'; }
 
 # The items. Each function prints the path of its item.
 
 # guest_root: squashfs image of the guest's userland.
-guest_root() {
-	local table
-	table=$(kernels)
-	item guest-root.squashfs "$table$(cat "$guest_dir"/{guest.packages,make-root})" \
-		"$guest_dir/make-root" "$guest_dir/guest.packages" ""
+guest_root() { guest_root_of amd64; }
+
+guest_root_of() {
+	local table arch=$1 name=guest-root.squashfs
+	table=$(kernels_of "$arch")
+	[[ $arch == amd64 ]] || name=guest-root-$arch.squashfs
+	item "$name" "$table$(cat "$guest_dir"/{guest.packages,make-root})" \
+		"$guest_dir/make-root" "$arch" "$guest_dir/guest.packages" ""
 }
 
 # build_root: folder to chroot into, with compilers and both kernels' headers.
@@ -232,7 +281,18 @@ build_root() {
 	table=$(kernels)
 	headers=$(awk '{ print "linux-headers-" $2 }' <<<"$table" | paste -sd,)
 	item build-root "$table$(cat "$guest_dir"/{build.packages,make-root})" \
-		"$guest_dir/make-root" "$guest_dir/build.packages" "$headers"
+		"$guest_dir/make-root" amd64 "$guest_dir/build.packages" "$headers"
+}
+
+# cross_root ARCH: folder to chroot into, with compilers for another architecture, its libraries, and
+# the headers of its kernels.
+cross_root() {
+	local release
+	release=$(kernels_of "$1" | awk '{ print $2 }')
+	item "cross-root-$1" "$release$(cat "$guest_dir"/{cross.packages,make-root})" \
+		env "XIW_UNPACK=linux-headers-$release:$1" "$guest_dir/make-root" "amd64,$1" \
+		"$guest_dir/cross.packages" \
+		"linux-kbuild-${release%-*},linux-headers-${release%-*}-common"
 }
 
 # suite_root SUITE: folder to chroot into, with what that suite has newer or older than the build
@@ -252,7 +312,7 @@ kernel_image() {
 	release=$(kernel_release "$1")
 	item "kernel-$1" "$release$(cd "$guest_dir" &&
 		cat guest.modules make-kernel initramfs-init)" \
-		"$guest_dir/make-kernel" "$release"
+		env "XIW_ARCH=$(architecture "$1")" "$guest_dir/make-kernel" "$release"
 }
 
 # linux_source SERIES: the tarball of Debian's linux-source, in the version that the guest boots.
@@ -282,6 +342,15 @@ rdma_core_source() {
 	version=$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${source:Version}' libibverbs-dev)
 	item rdma-core "$version$(cat "$tree/tools/rdma-core-source")" \
 		guest_apt "$tree/tools/rdma-core-source" --version "$version"
+}
+
+# cross_items SERIES: prints the items that appear below /opt/xiw in a cross root.
+cross_items() {
+	local newest
+	newest=$(packages "$guest_dir/kernels" | tail -n 1)
+	echo "rdma-core=$(rdma_core_source)"
+	echo "kernel-$1=$(kernel_image "$1")/modules"
+	echo "linux=$(linux_parts "$newest")/linux"
 }
 
 # build_items: prints the items that appear below /opt/xiw in the build root, as words NAME=PATH. If
