@@ -8,10 +8,12 @@
 
 port=7800
 outage_s=${OUTAGE_SECONDS:-3}
+# After an outage TCP's next attempt may come as late as the outage was long.
+patience=$((10 + 2 * outage_s))
+limit=$((limit + 3 * outage_s))
 counters=(TcpRetransSegs TcpExtTCPOFOQueue TcpExtTCPDSACKRecv TcpInCsumErrors)
 
-# goes_on: the traffic goes on, and each end has reported nothing but connections and data. After an
-# outage TCP's next attempt may come as late as the outage was long.
+# goes_on: the traffic goes on, and each end has reported nothing but connections and data.
 goes_on() {
 	local before
 	before=$(segments)

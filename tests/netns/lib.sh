@@ -24,6 +24,7 @@ here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 programs=${XIW_PROGRAMS:-$here/../verbs}	# where the C++ programs were built
 link_type=${LINK_TYPE:-xiw}
 limit=${LIMIT:-60}	# seconds that one command may take
+patience=10		# seconds that traffic may stand still
 theme=$(basename "$0" .sh)
 ns1=xiw-$$-1
 ns2=xiw-$$-2
@@ -430,7 +431,7 @@ start_traffic() {
 	port=$((port + 1))
 	serve "$server_ns" "$port" "$programs/peer" --connections 4 --size 262144 \
 		listen "$addr" "$port" >"$scratch/server" || { cat "$scratch/server"; return 1; }
-	start "$ns1" "$programs/peer" --connections 4 --size 262144 --endless \
+	start "$ns1" "$programs/peer" --connections 4 --size 262144 --endless --patience "$patience" \
 		connect "$addr" "$port" >"$scratch/client"
 	client=$!
 	wait_until 20 grep -q '^data' "$scratch/client" || { cat "$scratch"/*; return 1; }

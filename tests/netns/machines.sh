@@ -132,8 +132,10 @@ verified() {
 
 endless_traffic() {
 	local options=(--connections 4 --size 262144)
+	limit=$((limit + 2 * $1))
 	serves=("$programs/peer" "${options[@]}" listen 10.76.0.2 "$port")
-	calls=(goes_on_after "$1" "$programs/peer" "${options[@]}" --endless connect 10.76.0.2 "$port")
+	calls=(goes_on_after "$1" "$programs/peer" "${options[@]}" --endless
+		--patience $((10 + 2 * $1)) connect 10.76.0.2 "$port")
 }
 
 # goes_on_after SECONDS COMMAND...: runs a client, stops the second machine for a while, and waits for

@@ -38,6 +38,7 @@ struct Options {
 	unsigned int connections = 1; /* of the caller at a time, or of the listener in total */
 	unsigned int times = 1;	      /* how often the caller opens and closes them */
 	std::uint32_t size = 4096;    /* bytes of memory per connection */
+	int patience = 10;	      /* seconds that the caller waits for a completion */
 	bool endless = false;	      /* transfer data until an event ends the connection */
 	bool no_atomics = false;      /* the listener must refuse an atomic */
 };
@@ -247,9 +248,9 @@ public:
 			end_.write(out_.sge(std::size_t{ i } * piece, piece),
 				   memory_.address + std::uint64_t{ i } * piece, memory_.rkey, i);
 		end_.read(in_.sge(0, options_.size), memory_.address, memory_.rkey, pieces);
-		expect_completion(end_.send_cq(), IBV_WC_SUCCESS, 101);
+		expect_success(end_.send_cq(), 101);
 		for (std::uint32_t i = 0; i <= pieces; i++)
-			expect_completion(end_.send_cq(), IBV_WC_SUCCESS, i);
+			expect_success(end_.send_cq(), i);
 		require(in_.holds(seed, 0, piece * pieces), "the data is read back");
 		expect_echo();
 	}
@@ -264,11 +265,20 @@ public:
 		end_.send(message_.sge(0, message_size), 101);
 	}
 
+	void expect_success(ibv_cq *cq, std::uint64_t wr_id)
+	{
+		const ibv_wc wc = next_completion(cq, options_.patience * 1000);
+
+		require(wc.status == IBV_WC_SUCCESS && wc.wr_id == wr_id,
+			std::format("completion {} \"{}\" is the good one of {}", wc.wr_id,
+				    ibv_wc_status_str(wc.status), wr_id));
+	}
+
 	void expect_echo()
 	{
 		auto octets = message_.bytes();
 
-		expect_completion(end_.recv_cq(), IBV_WC_SUCCESS, 100);
+		expect_success(end_.recv_cq(), 100);
 		require(std::ranges::equal(octets.first(message_size), octets.last(message_size)),
 			"the echo is the message");
 	}
@@ -367,18 +377,20 @@ void call_endlessly(const Options &options)
 
 [[noreturn]] void usage()
 {
-	std::cerr << "usage: peer [--connections N] [--times N] [--size BYTES] [--endless]\n"
-		     "            [--no-atomics] listen|connect ADDRESS PORT\n";
+	std::cerr
+		<< "usage: peer [--connections N] [--times N] [--size BYTES] [--endless]\n"
+		   "            [--patience SECONDS] [--no-atomics] listen|connect ADDRESS PORT\n";
 	std::exit(2);
 }
 
 Options parse(int argc, char **argv)
 {
-	enum { connections, times, size, endless, no_atomics };
+	enum { connections, times, size, endless, patience, no_atomics };
 	const option known[] = { { "connections", required_argument, nullptr, connections },
 				 { "times", required_argument, nullptr, times },
 				 { "size", required_argument, nullptr, size },
 				 { "endless", no_argument, nullptr, endless },
+				 { "patience", required_argument, nullptr, patience },
 				 { "no-atomics", no_argument, nullptr, no_atomics },
 				 { nullptr, 0, nullptr, 0 } };
 	Options options;
@@ -396,6 +408,9 @@ Options parse(int argc, char **argv)
 			break;
 		case endless:
 			options.endless = true;
+			break;
+		case patience:
+			options.patience = std::stoi(optarg);
 			break;
 		case no_atomics:
 			options.no_atomics = true;
