@@ -104,9 +104,16 @@ conntrack_forgets() {
 	return "$status"
 }
 
+# four_are_tracked: the firewall knows all connections, whichever end it heard first.
+four_are_tracked() {
+	ip netns exec "$ns2" conntrack -L -p tcp >"$scratch/tracked" 2>/dev/null || return
+	[[ $(grep -c "port=$port " "$scratch/tracked") -eq 4 ]]
+}
+
 flushes_thrice() {
 	for _ in 1 2 3; do
 		goes_on || return
+		wait_until 20 four_are_tracked || return
 		n2 conntrack -F || return
 	done
 	goes_on || return

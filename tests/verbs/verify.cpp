@@ -33,7 +33,10 @@ public:
 	{
 	}
 	/* The other side is on another machine, see World. */
-	Verifier(const std::string &address, std::uint16_t port) : world_(address, port) {}
+	Verifier(const std::string &address, std::uint16_t port)
+		: world_(address, port), with_(std::format(" --with {}", port))
+	{
+	}
 	~Verifier()
 	{
 		if (cut_)
@@ -92,9 +95,9 @@ private:
 
 		std::cout << std::format("seed {} fails after {} programs: {}\n", seed,
 					 tally_.programs, what)
-			  << std::format("again: verbs/verify {} --seed {}; or the theme with "
+			  << std::format("again: verbs/verify {}{} --seed {}; or the theme with "
 					 "VERIFY_SEED={} ONLY=verify:\n",
-					 world_.address(), seed, seed)
+					 world_.address(), with_, seed, seed)
 			  << std::flush;
 
 		const Program small = shrink(program, fails, shrink_seconds);
@@ -107,6 +110,7 @@ private:
 	}
 
 	World world_;
+	std::string with_; /* the option, if the other side is on another machine */
 	Model model_;
 	Tally tally_;
 	bool cut_ = false;
