@@ -4,6 +4,8 @@
 #include "device.hpp"
 #include "raw_peer.hpp"
 
+#include <rdma/xiw-abi.h>
+
 #include <cerrno>
 #include <thread>
 
@@ -84,13 +86,17 @@ void receive_in_the_last_moment(const std::string &address)
 	require(!(ring[rq_flags] & need_doorbell), "a receive is posted without a system call");
 }
 
-/* Writes, and waits for the completion. */
+/* Writes, and waits for the completion. Neither half of the wr_id is 0, or on a big-endian machine the
+ * completion queue would look like what rings_with() is to find.
+ */
 Words rings_after_a_write(Call &call, Buffer &memory)
 {
+	constexpr std::uint64_t wr_id = 1ull << 32 | 1;
+
 	call.peer.say(fpdu(Tagged{}.ulpdu({})));
-	call.end.write(memory.sge(0, 8), 0, 0x1234, 1);
+	call.end.write(memory.sge(0, 8), 0, 0x1234, wr_id);
 	require(call.peer.hear_fpdu().has_value(), "a Write goes out");
-	expect_completion(call.end.send_cq(), IBV_WC_SUCCESS, 1);
+	expect_completion(call.end.send_cq(), IBV_WC_SUCCESS, wr_id);
 	return rings_with(1, 0);
 }
 
@@ -139,16 +145,22 @@ void overwritten_count(const std::string &address)
 	require(ring[sq_consumed] == 1, "the reset writes the counter");
 }
 
-/* The slot of a request that waits, by its wr_id. Its third word describes the request. */
-volatile std::uint32_t &third_word(Words ring, std::uint32_t wr_id)
+/* The slot of a request that waits, by its wr_id. */
+template <typename Slot>
+volatile Slot &slot(Words ring, std::uint64_t wr_id)
 {
-	for (std::size_t i = 0; i + 2 < ring.size(); i += 4)
-		if (ring[i] == wr_id && ring[i + 1] == 0)
-			return ring[i + 2];
+	constexpr std::size_t step = 16, words = step / sizeof(std::uint32_t);
+
+	for (std::size_t i = 0; i * step + sizeof(Slot) <= ring.size_bytes(); i++) {
+		auto *here = reinterpret_cast<volatile Slot *>(&ring[i * words]);
+
+		if (here->wr_id == wr_id)
+			return *here;
+	}
 	fail("no slot has this wr_id");
 }
 
-constexpr std::uint32_t first = 0x51075107, second = 0x51075108; /* wr_ids */
+constexpr std::uint64_t first = 0x51075107, second = 0x51075108; /* wr_ids */
 
 /* The connection ends, and the peer is told that the fault is on this side. */
 void expect_local_fault(Call &call)
@@ -162,16 +174,13 @@ void expect_local_fault(Call &call)
 /* Nothing is sent before the peer's first FPDU, so there is time to rewrite the slot. */
 void malformed_send(const std::string &address)
 {
-	constexpr std::uint32_t no_opcode = 10, opcode_mask = 0xff;
+	constexpr std::uint8_t no_opcode = 10;
 	Call call(address);
 	Buffer memory(call.end.pd(), 64);
 
 	call.end.send(memory.sge(0, 8), first);
 	call.end.send(memory.sge(0, 8), second);
-
-	volatile std::uint32_t &word = third_word(rings_with(2, 0), first);
-
-	word = (word & ~opcode_mask) | no_opcode;
+	slot<xiw_send_slot>(rings_with(2, 0), first).opcode = no_opcode;
 	call.peer.say(fpdu(Tagged{}.ulpdu({})));
 	expect_completion(call.end.send_cq(), IBV_WC_LOC_QP_OP_ERR, first);
 	expect_completion(call.end.send_cq(), IBV_WC_WR_FLUSH_ERR, second);
@@ -186,7 +195,7 @@ void malformed_receive(const std::string &address)
 	call.peer.say(fpdu(Tagged{}.ulpdu({})));
 	call.end.receive(memory.sge(0, 8), first);
 	call.end.receive(memory.sge(8, 8), second);
-	third_word(rings_with(0, 2), first) = 1000; /* num_sge */
+	slot<xiw_recv_slot>(rings_with(0, 2), first).num_sge = 1000;
 	call.peer.say(fpdu(Untagged{}.ulpdu(octets_of(1, 8))));
 	expect_local_fault(call);
 	expect_completion(call.end.recv_cq(), IBV_WC_WR_FLUSH_ERR, second);

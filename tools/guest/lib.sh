@@ -175,7 +175,7 @@ apt_mirrors() {
 # architecture SERIES: prints Debian's name of the architecture of a kernel.
 architecture() {
 	case $1 in
-	*-arm64) echo arm64 ;;
+	*-arm64 | *-s390x) echo "${1##*-}" ;;
 	*) echo amd64 ;;
 	esac
 }
@@ -184,18 +184,27 @@ architecture() {
 triplet() {
 	case $1 in
 	arm64) echo aarch64-linux-gnu ;;
-	*) echo x86_64-linux-gnu ;;
+	amd64) echo x86_64-linux-gnu ;;
+	*) echo "$1-linux-gnu" ;;
 	esac
 }
 
-# guest_sources: prints the sources.list of the guests' Debian. For other architectures it is trixie
+# suite_of ARCH: prints which suite of Debian the guests of an architecture are. Mirrors exist that
+# list trixie's point releases for s390x and do not have their files.
+suite_of() {
+	case $1 in
+	s390x) echo testing ;;
+	*) echo trixie ;;
+	esac
+}
+
+# guest_sources: prints the sources.list of the guests' Debian. For other architectures it is one suite
 # only, so that what else a mirror has of them does not matter.
 guest_sources() {
-	if [[ ${XIW_ARCH:-amd64} == amd64 ]]; then
-		sources_of trixie trixie-backports
-	else
-		sources_of trixie
-	fi
+	local arch=${XIW_ARCH:-amd64} suites
+	suites=("$(suite_of "$arch")")
+	[[ $arch != amd64 ]] || suites+=(trixie-backports)
+	sources_of "${suites[@]}"
 }
 
 # sources_of SUITE...: prints a sources.list for these suites.
@@ -334,13 +343,17 @@ linux_parts() {
 		"$guest_dir/make-linux-parts" "$1" "$source"
 }
 
-# rdma_core_source: folder with the rdma-core source of the build root's libibverbs.
+# rdma_core_source [ARCH]: folder with the rdma-core source of the libibverbs that is linked to.
 rdma_core_source() {
-	local root version
-	root=$(build_root)
+	local arch=${1:-amd64} root version
+	if [[ $arch == amd64 ]]; then
+		root=$(build_root)
+	else
+		root=$(cross_root "$arch")
+	fi
 	# shellcheck disable=SC2016 # the format is dpkg's own language
 	version=$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${source:Version}' libibverbs-dev)
-	item rdma-core "$version$(cat "$tree/tools/rdma-core-source")" \
+	XIW_ARCH=$arch item rdma-core "$version$(cat "$tree/tools/rdma-core-source")" \
 		guest_apt "$tree/tools/rdma-core-source" --version "$version"
 }
 
@@ -348,7 +361,7 @@ rdma_core_source() {
 cross_items() {
 	local newest
 	newest=$(packages "$guest_dir/kernels" | tail -n 1)
-	echo "rdma-core=$(rdma_core_source)"
+	echo "rdma-core=$(rdma_core_source "$(architecture "$1")")"
 	echo "kernel-$1=$(kernel_image "$1")/modules"
 	echo "linux=$(linux_parts "$newest")/linux"
 }
