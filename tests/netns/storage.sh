@@ -282,9 +282,20 @@ start_iser_target() {
 	echo 1 >"$group/enable"
 }
 
+# When a disk goes, the kernel asks its SCSI target to suspend, by a work item of the queue "pm". If
+# that item still waits when the target goes as well, Linux 6.12 warns, because iSCSI's own queue is
+# for reclaiming memory and "pm" is not. Nobody asks a target that has to stay on.
+keep_target_on() {
+	local control
+	for control in /sys/class/iscsi_session/session*/device/target*/power/control; do
+		[[ ! -e $control ]] || echo on >"$control"
+	done
+}
+
 stop_iser_target() {
 	local group=$configfs/target/iscsi/$target/tpgt_1
 	if [[ ${iscsid:-} ]]; then
+		keep_target_on
 		iscsi --logout || true
 		end_daemon "$iscsid"
 	fi
