@@ -79,6 +79,8 @@ devinfo_tells_truth() {
 	grep -Eq 'state:\s+PORT_ACTIVE' <<<"$info"
 	grep -Eq 'phys_port_cnt:\s+1$' <<<"$info"
 	grep -Eq 'max_mr_size:\s+0x[1-9a-f]' <<<"$info"
+	[[ $link_type != xiw ]] ||
+		expect_equal "$(<"/sys/class/infiniband/$dev/node_desc")" xiw "description"
 }
 
 add_and_delete_often() {

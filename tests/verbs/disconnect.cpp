@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* rdma_disconnect() returns soon, however much was posted before, and delays no other process. */
 #include "cases.hpp"
+#include "device.hpp"
 #include "rdma.hpp"
 
 #include <signal.h>
@@ -166,10 +167,23 @@ void delays_nobody(const std::string &address)
 	require(leaver.ends_within(15s), "the other process ends");
 }
 
+/* rdma_disconnect() moves the queue pair to SQD. */
+void only_connections(const std::string &address)
+{
+	Device device(address);
+	Cq cq = device.create_cq(1);
+	Qp qp = create_qp(device.pd(), cq.get(), { 1, 1, 1, 1, 0 });
+
+	require(qp && modify(qp.get(), IBV_QPS_SQD) == EINVAL, "there is nothing to close");
+	require(!modify(qp.get(), IBV_QPS_ERR), "a queue pair can fail without a connection");
+	require(!modify(qp.get(), IBV_QPS_SQD), "what has ended can be closed again");
+}
+
 constexpr cases::Case all[] = {
 	{ "a full queue of long Writes does not hold up rdma_disconnect()", ends_soon },
 	{ "a process can be killed while it disconnects with a full queue", can_be_killed },
 	{ "a process that disconnects with a full queue delays no other", delays_nobody },
+	{ "a queue pair without a connection is not closed", only_connections },
 };
 
 } /* namespace */

@@ -81,6 +81,9 @@ void cq_keeps_unread(const std::string &address)
 	writer.expect(180, 20);
 	writer.write(200, 32);
 	writer.expect(200, 32);
+	resize(writer.cq(), 1);
+	writer.write(232, 1);
+	writer.expect(232, 1);
 }
 
 /* More than the kernel copies at a time with interrupts off, and more than it copies in one go. */
@@ -110,6 +113,7 @@ void cq_too_small(const std::string &address)
 	require(!ibv_query_device(writer.cq()->context, &attr), "ibv_query_device");
 	require(ibv_resize_cq(writer.cq(), attr.max_cqe + 1) == EINVAL,
 		"more than max_cqe is refused");
+	require(ibv_resize_cq(writer.cq(), 0) == EINVAL, "a queue without entries is refused");
 	require(writer.cq()->cqe == 64, "the size is as before");
 	writer.expect(0, 40);
 	writer.write(40, 64);
