@@ -122,13 +122,10 @@ refuse() {
 # keeps at least 8 pages for data on each CPU that has sent some, so a round counts for 80
 # connections.
 reload() {
-	local i link connections=2
+	local i connections=2
 	for ((i = 0; i < $1; i++)); do
 		open_and_close 1
-		for link in $(link_names); do
-			del_link "$link"
-		done
-		unload "$link_type"
+		all_removed
 		load "$link_type"
 		add_link "$ns1" "x$$v1" veth1
 		add_link "$ns2" "x$$v2" veth2
