@@ -127,6 +127,12 @@ void completion_queues(const std::string &address)
 	starved.verb("create_cq", [&](Call &call) {
 		call.make([&] { return Cq(ibv_create_cq(context, 256, nullptr, nullptr, 0)); });
 	});
+	/* The first pages that a process may map need memory for the table of such pages. */
+	starved.verb("create_cq, the first of a context", [&](Call &call) {
+		Context first(ibv_open_device(context->device));
+
+		call.make([&] { return Cq(ibv_create_cq(first.get(), 256, nullptr, nullptr, 0)); });
+	});
 	starved.verb("create_cq with a channel", [&](Call &call) {
 		call.make(
 			[&] { return Cq(ibv_create_cq(context, 256, nullptr, channel.get(), 0)); });

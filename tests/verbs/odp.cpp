@@ -161,6 +161,23 @@ void pages_go_during_traffic(const std::string &address)
 	require(s.map.holds(99), "the last data is there");
 }
 
+/* Pages are dropped while the peer's Write has them fetched, for the last time at any place of it. The
+ * device must not keep pages that the process has lost meanwhile.
+ */
+void pages_go_while_they_are_fetched(const std::string &address)
+{
+	Setting s(address);
+
+	for (std::uint32_t round = 0; round < 200; round++) {
+		s.a.write(s.local.sge(0, size), s.map.address(), s.mr->rkey, 1);
+		for (std::uint32_t i = 0; i <= round % 16; i++)
+			s.map.forget();
+		expect_completion(s.a.send_cq(), IBV_WC_SUCCESS, 1);
+		s.write(round + 2);
+		require(s.map.holds(round + 2), "the last data is there");
+	}
+}
+
 /* A child gets its own copy of the memory; the peer reaches that of the parent. */
 void fork_copies(const std::string &address)
 {
@@ -431,6 +448,7 @@ const cases::Case all[] = {
 	{ "pages are given back", pages_are_given_back },
 	{ "other memory comes in its place", other_memory_comes_in_its_place },
 	{ "pages go during traffic", pages_go_during_traffic },
+	{ "pages go while they are fetched", pages_go_while_they_are_fetched },
 	{ "a child has its own copy", fork_copies },
 	{ "read-only memory is read by the peer", only_to_be_read },
 	{ "a file has what was written", files },

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace rdma;
 
@@ -94,6 +96,37 @@ void memory_changes(const std::string &address)
 	require(first.is_zero(), "the old memory is untouched");
 	write(pair, first.address(), rkey);
 	pair.expect_disconnect();
+}
+
+/* The peer is writing. After the change it writes no more to the old memory, and no access uses what
+ * the registration had before. The changes come at different places of a Write.
+ */
+void memory_changes_under_way(const std::string &address)
+{
+	constexpr std::uint32_t length = 16 * 4096;
+
+	for (unsigned int round = 0; round < 40; round++) {
+		Pair pair(address);
+		Buffer first(pair.b().pd(), length), second(pair.b().pd(), length);
+		Buffer from(pair.a().pd(), length);
+		auto write = [&](std::uint64_t id) {
+			pair.a().write(from.sge(0, length), first.address(), first.mr()->rkey, id);
+		};
+
+		from.fill(1);
+		for (std::uint64_t id = 0; id < 32; id++)
+			write(id);
+		expect_completion(pair.a().send_cq(), IBV_WC_SUCCESS, 0);
+		std::this_thread::sleep_for(std::chrono::microseconds(7 * round));
+		require(!ibv_rereg_mr(first.mr(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr,
+				      second.bytes().data(), length, 0),
+			"the memory changes");
+		first.fill(9);
+		write(32);
+		pair.expect_disconnect();
+		require(first.holds(9, 0, length), "nothing is written to the old memory");
+		require(second.is_zero(), "nor to the new memory, at its old address");
+	}
 }
 
 /* Read-only memory cannot get the right to be written. The old registration stays in place. */
@@ -189,6 +222,7 @@ const cases::Case all[] = {
 	{ "rights are taken away", rights_are_taken },
 	{ "the protection domain changes", domain_changes },
 	{ "the memory changes", memory_changes },
+	{ "the memory changes while the peer writes", memory_changes_under_way },
 	{ "a change that fails has no effect", failure_changes_nothing },
 	{ "a child cannot change what its parent has registered", other_process_changes_nothing },
 	{ "a change that does not fit is refused", unfit_changes },
