@@ -76,6 +76,17 @@ refuses_wrong_table() {
 	fails 2 'there is no file ' mutate --suites "$scratch/nosuch"
 }
 
+# The mutant of which nobody notices anything is on the list.
+refuses_wrong_list() {
+	local list=$copy/tests/mutation/equivalent
+	cp "$list" "$scratch/equivalent"
+	printf '%s\n' '' 'kernel/wire/atomic.c xiw_atomic_compute' '-	no such line;' '+	;' why >>"$list"
+	fails 1 'kernel/wire/atomic.c has no line no such line;' mutate --list
+	sed -i '$d' "$list"
+	fails 1 'and a reason; wrong is: ' mutate --list
+	cp "$scratch/equivalent" "$list"
+}
+
 # has_mutant: the built copy differs from the tree.
 has_mutant() { ! cmp -s "$copy/$1" "$copy/build/mutate/tree/$1"; }
 
@@ -112,10 +123,11 @@ goes_on() {
 
 survivor='xiw_atomic_compute\(\): removed statement - \*new_value = \(old'
 
-plan 10
+plan 11
 claim "mutants are listed"				make_lists
 claim "a tree that fails without a mutant is refused"	refuses_failing_tree
 claim "a suite without a claim is refused"		refuses_wrong_table
+claim "a wrong list of mutants that make no difference is refused"	refuses_wrong_list
 claim "a mutant that a claim notices is caught" \
 	comes_to 'caught after .* by native/link: ibv_devinfo' \
 	'device_query\(\): removed statement - attr->max_mr_size ='
