@@ -76,7 +76,6 @@ refuses_wrong_table() {
 	fails 2 'there is no file ' mutate --suites "$scratch/nosuch"
 }
 
-# The mutant of which nobody notices anything is on the list.
 refuses_wrong_list() {
 	local list=$copy/tests/mutation/equivalent
 	cp "$list" "$scratch/equivalent"

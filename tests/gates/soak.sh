@@ -102,6 +102,11 @@ leaves_nothing() {
 	within_seconds 3 is_closed "$(realpath "$out"/001-*.log)"
 }
 
+slow_turn() {
+	one slow 1 '0 passed, 0 failed, 0 skipped' 'too slow: .*use --limit'
+	has '^too little time for: slow-host$'
+}
+
 too_little_time() {
 	turns pause fine
 	reports 0 '3 passed, 0 failed, 0 skipped' --minutes 0.02
@@ -158,8 +163,7 @@ claim "a turn that failed runs again by the command in the report"	replays
 claim "a turn that hangs is stopped, and has failed" \
 	one hangs 1 '1 passed, 1 failed, 0 skipped' '^hangs-host +1 +[3-9] '
 claim "what ignores the end of its turn is ended"	leaves_nothing
-claim "a turn that is slow is called slow, and has not failed" \
-	one slow 1 '0 passed, 0 failed, 0 skipped' 'too slow: .*use --limit'
+claim "a turn that is slow is called slow, and has not failed"	slow_turn
 claim "a claim that fails in a slow turn is a failure"	one slow_fails 1 '0 passed, 2 failed, 0 skipped' 'not ok 1 a'
 claim "a turn that prints nothing has failed"	one silent 1 '0 passed, 1 failed, 0 skipped' 'no plan was printed'
 claim "a turn that ends with a wrong status has failed"	one dies 1 '1 passed, 1 failed, 0 skipped' 'exit status is 7'

@@ -501,11 +501,7 @@ no_objects_left() {
 	wait_until 20 no_objects || { rdma resource show; return 1; }
 }
 
-maps_no_pages() {
-	local mapped
-	mapped=$(awk '/\[xiw\]/' /proc/vmallocinfo)
-	[[ ! $mapped ]] || { say "the module still maps: $mapped"; return 1; }
-}
+maps_no_pages() { awk '/\[xiw\]/ { exit 1 }' /proc/vmallocinfo; }
 
 # all_removed: deletes the links and unloads the modules. A process that has just ended may still
 # hold a reference, so try rmmod for a while.
@@ -515,7 +511,7 @@ all_removed() {
 		del_link "$link"
 	done
 	[[ $(link_names) == "" ]]
-	wait_until 20 maps_no_pages
+	wait_until 20 maps_no_pages || { grep '\[xiw\]' /proc/vmallocinfo; return 1; }
 	wait_until 20 unload "$link_type"
 	wait_until 20 unload siw
 }
