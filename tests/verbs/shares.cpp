@@ -16,6 +16,7 @@
 #include <format>
 #include <functional>
 #include <ranges>
+#include <sched.h>
 #include <thread>
 
 using namespace rdma;
@@ -98,6 +99,33 @@ private:
 	std::jthread thread_; /* last, because it uses error_ */
 };
 
+/* Moves the calling thread from CPU to CPU, until it goes. */
+class Wanderer
+{
+public:
+	Wanderer()
+	{
+		require(!sched_getaffinity(0, sizeof(all_), &all_), "the thread's CPUs are known");
+	}
+	~Wanderer() { sched_setaffinity(0, sizeof(all_), &all_); }
+
+	void step()
+	{
+		cpu_set_t one;
+
+		do
+			at_ = (at_ + 1) % CPU_SETSIZE;
+		while (!CPU_ISSET(at_, &all_));
+		CPU_ZERO(&one);
+		CPU_SET(at_, &one);
+		require(!sched_setaffinity(0, sizeof(one), &one), "the thread takes the next CPU");
+	}
+
+private:
+	cpu_set_t all_;
+	unsigned int at_ = 0;
+};
+
 bool are_equal(const std::deque<Writer> &all)
 {
 	auto [least, most] = std::ranges::minmax(all | std::views::transform(&Writer::done));
@@ -106,7 +134,8 @@ bool are_equal(const std::deque<Writer> &all)
 	return least > 0 && 2 * most <= 3 * least;
 }
 
-/* One thread serves all writers in turn. More threads would measure the scheduler, too.
+/* One thread serves all writers in turn. More threads would measure the scheduler, too. The thread
+ * wanders, because the worker of the CPU that it stays on would serve its queue pairs less.
  *
  * A hypervisor, or a build beside this guest, may take a CPU away. Queue pairs whose worker has lost
  * its CPU then get less for a while, but not for ever: each period counts by itself. KCSAN stops
@@ -117,12 +146,13 @@ void shares_are_equal(const std::string &address)
 	const Mount debugfs("debugfs");
 	const bool random = std::filesystem::exists(debugfs.path() / "kcsan");
 	std::deque<Writer> all;
+	Wanderer thread;
 
 	for (unsigned int i = 0; i < 64; i++)
 		all.emplace_back(address, 4096);
 	for (unsigned int periods = 6; periods; periods--) {
 		std::ranges::for_each(all, &Writer::count_anew);
-		for (auto end = Clock::now() + 6s; Clock::now() < end;)
+		for (auto end = Clock::now() + 6s; Clock::now() < end; thread.step())
 			for (Writer &writer : all)
 				writer.step();
 		if (are_equal(all))
