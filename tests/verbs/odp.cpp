@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <deque>
+#include <ranges>
 #include <thread>
 
 using namespace rdma;
@@ -292,6 +294,34 @@ void end_waits_for_no_page(const std::string &address)
 		"the queue pairs end before the pages come");
 }
 
+/* The fetches that have lost their queue pair take places in a workqueue, so they have a limit. */
+void end_waits_if_many_have_not(const std::string &address)
+{
+	using Clock = std::chrono::steady_clock;
+	constexpr std::uint64_t fetches = 66, limit = 64;
+	constexpr std::chrono::seconds pause(5);
+	cases::Told slow("pause", "odp_fetch 5000");
+	std::deque<Setting> all;
+
+	for (std::uint64_t i = 0; i < fetches / 2; i++)
+		all.emplace_back(address);
+
+	const std::uint64_t before = page_fetches(all.front().b.pd());
+	const auto start = Clock::now();
+
+	for (Setting &s : all) { /* each direction fetches a page */
+		s.a.write(s.local.sge(0, 1), s.map.address(), s.mr->rkey, 1);
+		s.b.send(s.sge(page, 1), 2);
+	}
+	await("pages are being fetched",
+	      [&] { return page_fetches(all.front().b.pd()) == before + fetches; });
+	for (Setting &s : all | std::views::take(limit / 2))
+		rdma_destroy_qp(s.b.id());
+	require(Clock::now() - start < pause, "queue pairs up to the limit do not wait");
+	rdma_destroy_qp(all.back().b.id());
+	require(Clock::now() - start >= pause, "the next queue pair waits for its pages");
+}
+
 /* Drops TCP's resets on this host, so that an end whose socket has gone is not told by the other. */
 class NoResets
 {
@@ -455,6 +485,8 @@ const cases::Case all[] = {
 	{ "a window is bound to it", windows },
 	{ "messages that came before the end are received", end_comes_while_pages_are_fetched },
 	{ "the end of a queue pair waits for no page", end_waits_for_no_page },
+	{ "the end of a queue pair waits if many fetches have lost theirs",
+	  end_waits_if_many_have_not },
 	{ "a connection ends if its socket goes while pages are fetched",
 	  socket_goes_while_pages_are_fetched },
 	{ "advice fetches pages", advice_fetches },
