@@ -181,6 +181,20 @@ void too_many_sges(const std::string &address)
 	require(bad == &wr, "the post returns the bad request");
 }
 
+void own_requests_are_refused(const std::string &address)
+{
+	Device device(address);
+	Srq srq = device.create_srq(8);
+	Pair pair(address, {}, { .srq = srq.get() });
+	Buffer into(pair.b().pd(), 64);
+	ibv_sge sge = into.sge(0, 64);
+	ibv_recv_wr wr = { 1, nullptr, &sge, 1 };
+	ibv_recv_wr *bad = nullptr;
+
+	require(pair.b().post(wr, &bad) == EINVAL, "the post is refused");
+	require(bad == &wr, "the post returns the bad request");
+}
+
 void limit_event(const std::string &address)
 {
 	Device device(address);
@@ -349,6 +363,8 @@ const cases::Case all[] = {
 	{ "waiting connections share the requests", requests_go_around },
 	{ "a full queue refuses", full_queue_refuses },
 	{ "a request with too many SGEs is refused", too_many_sges },
+	{ "a queue pair that uses one takes no receive requests of its own",
+	  own_requests_are_refused },
 	{ "falling below the limit is reported once", limit_event },
 	{ "without a connection the last request is reported once", last_request_event },
 	{ "the last request is reported after each attempt to connect",
