@@ -79,10 +79,14 @@ refuses_wrong_table() {
 refuses_wrong_list() {
 	local list=$copy/tests/mutation/equivalent
 	cp "$list" "$scratch/equivalent"
-	printf '%s\n' '' 'kernel/wire/atomic.c xiw_atomic_compute' '-	no such line;' '+	;' why >>"$list"
+	printf '%s\n' '' 'kernel/wire/atomic.c xiw_atomic_compute' ' {' '-	no such line;' '+	;' why \
+		>>"$list"
 	fails 1 'kernel/wire/atomic.c has no line no such line;' mutate --list
 	sed -i '$d' "$list"
 	fails 1 'and a reason; wrong is: ' mutate --list
+	cp "$scratch/equivalent" "$list"
+	printf '%s\n' '' 'kernel/conn/cm.c any' ' 	if (ret)' '-		return ret;' '+		;' why >>"$list"
+	fails 1 'has more than one line return ret; behind if .ret.' mutate --list
 	cp "$scratch/equivalent" "$list"
 }
 
