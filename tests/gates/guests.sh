@@ -29,6 +29,11 @@ hang_found() { fails 124 "the guest hung" in_guest 20 "sleep 1000"; }
 
 death_found() { fails 125 "the guest died" in_guest 60 "echo o >/proc/sysrq-trigger; sleep 50"; }
 
+leak_named() {
+	prints "2000 plant_[a-z_]+" "$tree/tests/vm/uml" --no-build --name gates --timeout 60 -- \
+		"modprobe xiw_plant fault=leak; . tests/netns/lib.sh; memory_of xiw_plant"
+}
+
 case $vehicle in
 native)
 	plan 6
@@ -40,12 +45,13 @@ native)
 	claim "native: an Oops is found"			found oops "complained:.*Kernel panic"
 	;;
 debug)
-	plan 8
+	plan 9
 	claim "debug: a guest without a fault passes"		build
 	claim "debug: a WARN is found"				found warn "complained:.*WARNING:"
 	claim "debug: a write past an object is found"	found out_of_bounds "KASAN:.*out-of-bounds"
 	claim "debug: a write to a freed object is found"	found use_after_free "KASAN:.*use-after-free"
 	claim "debug: a leaked object is found"			found leak "unreferenced object"
+	claim "debug: the place of a leak is found"		leak_named
 	claim "debug: locks in two orders are found"		found inversion "possible circular locking"
 	claim "debug: sleep under a spinlock is found"		found sleep_in_atomic "BUG: "
 	claim "debug: a task that hangs is found"		found hung_task "INFO: task xiw_hung" \

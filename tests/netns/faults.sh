@@ -141,27 +141,25 @@ namespace_at_random() {
 	(($(injected)))
 }
 
-# The nth allocation of the module's own start fails, for every third n. The links are deleted before.
+# The nth allocation of the module's own start fails, for each n.
 module_at_each() {
-	local code nth before link
-	for link in $(link_names); do
-		del_link "$link"
-	done
-	wait_until 20 unload xiw
+	local code nth before
+	all_removed
 	mapfile -t code < <(grep -A 1 ' do_init_module$' /proc/kallsyms | awk '{ print "0x" $1 }')
 	[[ ${#code[@]} -eq 2 ]]
 	only_in "${code[@]}"
-	for ((nth = 1; nth < 500; nth += 3)); do
+	for ((nth = 1; nth < 500; nth++)); do
 		before=$(injected)
 		if bash -c "echo $nth >/proc/self/fail-nth; exec modprobe xiw" 2>/dev/null; then
 			[[ -e /sys/module/xiw ]]
 			wait_until 20 unload xiw >/dev/null
 		fi
 		[[ ! -e /sys/module/xiw ]]
+		wait_until 20 has_no_threads
 		(($(injected) > before)) || break
 	done
 	say "$(injected) failures"
-	((nth > 5 && nth < 500))
+	((nth > 15 && nth < 500))
 }
 
 plan $((${#claims[@]} + ${#connecting[@]} + 3))
@@ -177,6 +175,6 @@ stage "a link is added or not, and leaves nothing" links_at_random
 starve 0	# if the stage has failed
 stage "a namespace ends, with failures at random" namespace_at_random
 starve 0
-stage "the module is loaded or not, with a failure at many steps" module_at_each
+stage "the module is loaded or not, with a failure at each step" module_at_each
 restore_settings <"$scratch/settings"
 finish
