@@ -402,6 +402,12 @@ void established_by_a_whole_rtr(const std::string &address)
 
 	require(heard && *heard == Terminate{ 2, 0, 2 }, "it is answered with 2/0/2");
 	require(next_event(bad.channel()).status != 0, "the application is told of a failure");
+
+	Stream ended(address, Role::responder, { .request = request, .open = false });
+
+	ended.peer().end();
+	require(next_event(ended.channel()).status == -ECONNRESET,
+		"the application is told of a failure if the peer ends instead");
 }
 
 void greedy_requests(const std::string &address)
