@@ -2,6 +2,8 @@
 /* Which steps are legal, so that a correct device has one way to execute them. */
 #include "model.hpp"
 
+#include <algorithm>
+
 namespace verify
 {
 
@@ -180,6 +182,16 @@ const char *Model::object_to_message(const Step &step) const
 	return nullptr;
 }
 
+/* A request that ends behind a region may still use what comes before the end. */
+bool Model::may_begin(Side side, const Piece &piece, const User &user) const
+{
+	const std::uint32_t size = regions[piece.region].size;
+
+	return piece.offset <= size &&
+	       memory(side, piece.region)
+		       .allows(piece.offset, std::min(piece.length, size - piece.offset), user);
+}
+
 /* The wrong step must be wrong in the way that it says, and in no other. */
 const char *Model::object_to_fault(const Step &step) const
 {
@@ -197,7 +209,8 @@ const char *Model::object_to_fault(const Step &step) const
 		return only_if(targeted && inside);
 	case Fault::beyond:
 		return only_if(targeted && !is_atomic(step.act) && !inside &&
-			       step.offset <= regions[step.region].size);
+			       may_begin(peer, { step.region, step.offset, step.length() },
+					 user(step, target_use(step.act))));
 	case Fault::no_right:
 		return only_if(targeted && inside &&
 			       !(regions[step.region].access & needed_access(step.act)));
@@ -221,9 +234,9 @@ const char *Model::object_to_fault(const Step &step) const
 	case Fault::outside:
 		return only_if(targeted && !is_atomic(step.act) && !object_to_target(step) &&
 			       step.pieces.size() == 1 &&
-			       step.pieces[0].offset <= regions[step.pieces[0].region].size &&
 			       !in_region(step.pieces[0].region, step.pieces[0].offset,
-					  step.pieces[0].length));
+					  step.pieces[0].length) &&
+			       may_begin(step.side, step.pieces[0], user(step, local_use(step))));
 	default:
 		return nullptr;
 	}

@@ -175,6 +175,7 @@ private:
 	const char *object_to_target(const Step &step) const;
 	const char *object_to_window(const Step &step) const;
 	const char *object_to_message(const Step &step) const;
+	bool may_begin(Side side, const Piece &piece, const User &user) const;
 	const char *object_to_fault(const Step &step) const;
 	User user(const Step &step, Use use) const;
 	Use local_use(const Step &step) const;
