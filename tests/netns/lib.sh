@@ -501,16 +501,23 @@ no_objects_left() {
 	wait_until 20 no_objects || { rdma resource show; return 1; }
 }
 
+# shrink_slabs PATTERN: frees the slabs of all caches with such names that are only kept. A link is
+# another name of a cache.
+shrink_slabs() {
+	local shrink
+	for shrink in /sys/kernel/slab/$1/shrink; do
+		[[ -L ${shrink%/shrink} ]] || echo 1 >"$shrink"
+	done
+}
+
 # memory_of MODULE: prints each place in MODULE whose memory is still allocated: pages that it has
 # mapped and, in the debug guest (slab_debug=U), slab objects with their number. Shrinking a cache
 # empties KASAN's quarantine. When the module has gone, its places have no names.
 memory_of() {
-	local slabs=/sys/kernel/debug/slab shrink
+	local slabs=/sys/kernel/debug/slab
 	grep "\[$1\]" /proc/vmallocinfo || true
 	[[ -e $slabs/kmalloc-64/alloc_traces ]] || return 0
-	for shrink in /sys/kernel/slab/kmalloc*/shrink; do
-		echo 1 >"$shrink"
-	done
+	shrink_slabs 'kmalloc*'
 	grep -hE "^ +[0-9]+ [^ ]+ \[$1\]" "$slabs"/kmalloc*/alloc_traces || true
 }
 
