@@ -34,12 +34,9 @@ no_time_wait() {
 # release: frees memory that is only cached, because only memory in use is to be counted. Caches
 # keep slabs, and CPUs keep free objects and pages.
 release() {
-	local shrink
 	sync
 	echo 3 >/proc/sys/vm/drop_caches
-	for shrink in /sys/kernel/slab/*/shrink; do
-		[[ -L ${shrink%/shrink} ]] || echo 1 >"$shrink"
-	done
+	shrink_slabs '*'
 }
 
 # objects: prints the number of objects in each slab cache. It leaves out those for vmalloc's areas,
