@@ -51,7 +51,7 @@ soak:
 	@tools/soak --hours $(or $(HOURS),1)
 
 bench:
-	@tools/bench --vehicle $(or $(VEHICLE),qemu)
+	@tools/bench --vehicle $(or $(VEHICLE),qemu) $(if $(CPUS),--cpus $(CPUS))
 
 style:
 	@tools/style

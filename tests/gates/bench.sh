@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# tools/bench fails if the guest's kernel warns or if measuring ends early.
+# tools/bench fails if the guest's kernel warns or if measuring ends early, and tells what has failed.
 
 # shellcheck source=tests/gates/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -22,9 +22,15 @@ bench_with() {
 }
 row='echo "{\"round\":1,\"row\":\"planted\",\"stack\":\"xiw\",\"bw\":1.0,\"rate\":2.0}"'
 
+failed_row='echo "{\"round\":1,\"row\":\"planted\",\"stack\":\"siw\",\"failed\":1}"'
+
+# shows TEXT LINE...: the table of such a run has this text.
+shows() { bench_with "${@:2}" | tee "$scratch/table" && grep -F "$1" "$scratch/table"; }
+
 mkdir "$scratch/layers"
-plan 4
+plan 5
 claim "a run without a fault passes"		bench_with "$row"
+claim "a round that fails is in the table"	shows 'siw 1/1' "$row" "$failed_row"
 claim "a run fails if the kernel warns"		fails 1 'status 125' bench_with "$row" 'modprobe xiw_plant fault=warn'
 claim "a run fails if measuring ends early"	fails 1 'status 3' bench_with "$row" 'exit 3'
 claim "a run that measures nothing fails"	fails 1 'nothing was measured' bench_with true
