@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <format>
 #include <ranges>
 #include <thread>
 
@@ -278,7 +279,8 @@ void end_comes_while_pages_are_fetched(const std::string &address)
 /* Another process may delay a fetch, as that of a FUSE file, for as long as it likes. */
 void end_waits_for_no_page(const std::string &address)
 {
-	cases::Told slow("pause", "odp_fetch 3000");
+	constexpr std::chrono::milliseconds pause(2000);
+	cases::Told slow("pause", std::format("odp_fetch {}", pause.count()));
 	Setting s(address);
 	std::uint64_t fetches = page_fetches(s.b.pd());
 
@@ -292,6 +294,8 @@ void end_waits_for_no_page(const std::string &address)
 	rdma_destroy_qp(s.a.id());
 	require(std::chrono::steady_clock::now() - start < std::chrono::seconds(1),
 		"the queue pairs end before the pages come");
+	/* Until its pages come, a fetch without a queue pair counts against a limit of the host. */
+	std::this_thread::sleep_for(pause);
 }
 
 /* The fetches that have lost their queue pair take places in a workqueue, so they have a limit. */
@@ -299,8 +303,8 @@ void end_waits_if_many_have_not(const std::string &address)
 {
 	using Clock = std::chrono::steady_clock;
 	constexpr std::uint64_t fetches = 66, limit = 64;
-	constexpr std::chrono::seconds pause(5);
-	cases::Told slow("pause", "odp_fetch 5000");
+	constexpr std::chrono::milliseconds pause(8000);
+	cases::Told slow("pause", std::format("odp_fetch {}", pause.count()));
 	std::deque<Setting> all;
 
 	for (std::uint64_t i = 0; i < fetches / 2; i++)
@@ -315,6 +319,8 @@ void end_waits_if_many_have_not(const std::string &address)
 	}
 	await("pages are being fetched",
 	      [&] { return page_fetches(all.front().b.pd()) == before + fetches; });
+	/* A fetch that no thread has taken up would be called off. */
+	std::this_thread::sleep_for(std::chrono::seconds(1));
 	for (Setting &s : all | std::views::take(limit / 2))
 		rdma_destroy_qp(s.b.id());
 	require(Clock::now() - start < pause, "queue pairs up to the limit do not wait");
