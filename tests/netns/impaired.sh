@@ -8,16 +8,18 @@
 
 port=7800
 outage_s=${OUTAGE_SECONDS:-3}
-# After an outage TCP's next attempt may come as late as the outage was long.
-patience=$((10 + 2 * outage_s))
-limit=$((limit + 3 * outage_s))
+# After an outage TCP's next attempt may come as late as the outage was long. On a slow machine TCP
+# waits for seconds after one packet is lost, and twice as long after each further one.
+patience=$((40 + 2 * outage_s))
+between_cuts_s=$((limit / 20))
+limit=$((limit + 5 * patience))
 counters=(TcpRetransSegs TcpExtTCPOFOQueue TcpExtTCPDSACKRecv TcpInCsumErrors)
 
 # goes_on: the traffic goes on, and each end has reported nothing but connections and data.
 goes_on() {
 	local before
 	before=$(segments)
-	wait_until $((30 + outage_s)) more_segments_than $((before + 1000)) || return
+	wait_until $((20 + patience)) more_segments_than $((before + 1000)) || return
 	! grep -Ev '^(data$|open|\[)' "$scratch/client" "$scratch/server"
 }
 
@@ -186,7 +188,7 @@ cut_off() {
 		ip -n "$1" link set "$2" up
 		n=$((n + 1))
 		echo "$n faults: the interface was down" >"$scratch/cuts"
-		sleep $((limit / 20))
+		sleep "$between_cuts_s"
 	done
 }
 

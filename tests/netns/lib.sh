@@ -434,7 +434,9 @@ start_traffic() {
 	start "$ns1" "$programs/peer" --connections 4 --size 262144 --endless --patience "$patience" \
 		connect "$addr" "$port" >"$scratch/client"
 	client=$!
-	wait_until 20 grep -q '^data' "$scratch/client" || { cat "$scratch"/*; return 1; }
+	# One connection after the other exchanges its first data.
+	wait_until $((4 * patience)) grep -q '^data' "$scratch/client" ||
+		{ cat "$scratch"/*; return 1; }
 	[[ $link_type != xiw || $path != dummy ]] || carried_without_tcp
 }
 
