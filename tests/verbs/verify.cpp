@@ -11,6 +11,7 @@
 #include <format>
 #include <optional>
 #include <random>
+#include <thread>
 
 using namespace verify;
 using namespace std::chrono_literals;
@@ -222,6 +223,21 @@ const cases::Case all[] = {
 	{ "random programs with wrong requests end as the model says", wrong_ones },
 };
 
+/* The network may be away just when the verifier begins. */
+void begin(std::optional<Verifier> &verifier, const std::string &address, bool cut)
+{
+	const auto over = Clock::now() + grace;
+
+	while (!verifier)
+		try {
+			verifier.emplace(address, cut);
+		} catch (const std::exception &) {
+			if (!cut || Clock::now() > over)
+				throw;
+			std::this_thread::sleep_for(100ms);
+		}
+}
+
 /*
  * verify ADDRESS [--seed N] [--programs N] [--seconds N] [--cut 1] [--with PORT]: fresh programs of all
  * kinds, of which some must get a connection. With a port, the other side is on the machine with the
@@ -256,7 +272,7 @@ int at_will(std::span<char *> arguments)
 	if (with)
 		verifier.emplace(arguments[1], with);
 	else
-		verifier.emplace(arguments[1], cut);
+		begin(verifier, arguments[1], cut);
 
 	const auto end = Clock::now() + std::chrono::seconds(seconds);
 
