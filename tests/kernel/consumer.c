@@ -217,7 +217,8 @@ static int undrained(struct end *from, struct end *end)
 
 /*
  * Posts more unsignalled Writes than the send queue has slots. No completion says that slots are
- * free again, but they are, soon.
+ * free again, but they are, soon. The last Write is signalled, so that the queue is empty for what
+ * follows.
  */
 static int unsignalled(struct end *from, struct end *to)
 {
@@ -229,10 +230,14 @@ static int unsignalled(struct end *from, struct end *to)
 	};
 	unsigned long deadline = jiffies + 10 * HZ;
 	unsigned int posted = 0;
+	struct ib_wc wc;
 
 	while (posted < 100) {
-		int ret = ib_post_send(from->id->qp, &wr.wr, NULL);
+		int ret;
 
+		if (posted == 99)
+			wr.wr.send_flags = IB_SEND_SIGNALED;
+		ret = ib_post_send(from->id->qp, &wr.wr, NULL);
 		if (UNTRUE(!ret || ret == -ENOMEM) || UNTRUE(time_before(jiffies, deadline)))
 			return -EIO;
 		if (ret)
@@ -240,7 +245,7 @@ static int unsignalled(struct end *from, struct end *to)
 		else
 			posted++;
 	}
-	return 0;
+	return reap(from, IB_WC_RDMA_WRITE, &wc);
 }
 
 static int run_cases(struct end *a, struct end *b)
