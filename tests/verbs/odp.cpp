@@ -165,13 +165,16 @@ void pages_go_during_traffic(const std::string &address)
 }
 
 /* Pages are dropped while the peer's Write has them fetched, for the last time at any place of it. The
- * device must not keep pages that the process has lost meanwhile.
+ * device must not keep pages that the process has lost meanwhile. With checkers and small segments, a
+ * round takes a second.
  */
 void pages_go_while_they_are_fetched(const std::string &address)
 {
+	using Clock = std::chrono::steady_clock;
+	const auto end = Clock::now() + std::chrono::seconds(60);
 	Setting s(address);
 
-	for (std::uint32_t round = 0; round < 200; round++) {
+	for (std::uint32_t round = 0; round < 16 || (round < 200 && Clock::now() < end); round++) {
 		s.a.write(s.local.sge(0, size), s.map.address(), s.mr->rkey, 1);
 		for (std::uint32_t i = 0; i <= round % 16; i++)
 			s.map.forget();
