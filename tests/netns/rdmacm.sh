@@ -56,7 +56,7 @@ cmtime_200_connections() {
 # own_queue_pairs NS DEVICE: creates queue pairs 1000 to 1199, which exist until the stage ends.
 own_queue_pairs() {
 	start "$1" "$programs/queue_pairs" "$2" 1000 200 >"$scratch/queue_pairs-$2"
-	wait_until 20 grep -qx ready "$scratch/queue_pairs-$2"
+	wait_until 60 grep -qx ready "$scratch/queue_pairs-$2"
 }
 
 listens_to_ipv4() { [[ $(ip netns exec "$server_ns" ss -4ltnH "sport = :$port") ]]; }

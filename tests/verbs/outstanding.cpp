@@ -64,11 +64,14 @@ void sends_in_a_batch(const std::string &address)
 
 	while (posted < depth)
 		post();
-	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+	auto last = std::chrono::steady_clock::now();
 	while (polled < total) {
-		require(std::chrono::steady_clock::now() < deadline, "completions keep coming");
+		const auto now = std::chrono::steady_clock::now();
+
+		require(now - last < std::chrono::seconds(10), "completions keep coming");
 		if (ibv_start_poll(narrow.cq(), &attr))
 			continue;
+		last = now;
 		do {
 			require(narrow.cq()->status == IBV_WC_SUCCESS, "the write succeeds");
 			require(narrow.cq()->wr_id == polled++, "completions are in order");

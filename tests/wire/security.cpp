@@ -265,15 +265,21 @@ void slow_requests(const std::string &address)
 		while (!is_over)
 			crawlers.crawl();
 	});
-	std::chrono::milliseconds longest = 0ms;
+	std::array<std::chrono::milliseconds, 20> times;
 
-	for (int i = 0; i < 20; i++)
-		longest = std::max(longest, time_of_a_call(device));
+	std::ranges::generate(times, [&] { return time_of_a_call(device); });
 	is_over = true;
 	flood.join();
-	std::cout << std::format("the longest of 20 calls took {} ms\n", longest.count());
-	/* A slow caller has five seconds to complete its Request. */
-	require(longest < 3s, "a good caller does not wait for the slow ones");
+	std::ranges::sort(times);
+
+	/* A slow caller has five seconds to complete its Request. On a busy machine, a single call
+	 * may take long without any of them.
+	 */
+	const auto usual = times[times.size() / 2];
+
+	std::cout << std::format("a call took {} ms, the longest of {} took {} ms\n", usual.count(),
+				 times.size(), times.back().count());
+	require(usual < 3s, "a good caller does not wait for the slow ones");
 }
 
 /* The expected result of one segment. */
