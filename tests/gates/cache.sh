@@ -91,6 +91,15 @@ nothing_is_removed_without_the_marker() {
 	[[ -d $dir/old-0123456789ab ]]
 }
 
+# A regression test: a run of another tree took an item that tools/guest/item was making for an old one,
+# because a root that is unpacked has the age of its archive.
+item_in_the_making_stays() {
+	# shellcheck disable=SC2016 # the inner shell's words
+	XIW_CACHE=$scratch/making "$tree/tools/guest/item" item slow key bash -c '
+		mkdir "$1" && touch -d "30 days ago" "$1"
+		. "$0/tools/guest/lib.sh" && hold_items && [[ -d $1 ]]' "$tree"
+}
+
 # A regression test: sqfstar does not take the mode of the root folder from the archive, which made
 # the guest's root world-writable.
 open_root_is_found() {
@@ -110,7 +119,7 @@ guests_root_is_closed() {
 	mode_is "$(dirname "$root")" 700
 }
 
-plan 10
+plan 11
 claim "only root may enter a new cache"			new_folder_is_closed
 claim "an empty folder becomes a cache"			empty_folder_is_closed
 claim "a folder with others' files is refused and left as it is" folder_of_others_is_refused
@@ -118,6 +127,7 @@ claim "... also if most of it looks like a cache"	half_a_cache_is_refused
 claim "a folder of another user is refused"		folder_of_another_user_is_refused
 claim "a cache from before the marker is taken over"	earlier_cache_is_taken_over
 claim "only old items are removed, and nothing outside"	only_old_items_go
+claim "an item in the making is not taken for an old one" item_in_the_making_stays
 claim "nothing is removed without the marker"		nothing_is_removed_without_the_marker
 claim "a world-writable image is found"			open_root_is_found
 claim "only root may write to the guest's root folder"	guests_root_is_closed
