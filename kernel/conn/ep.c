@@ -36,6 +36,9 @@
 /* After the other end on this host has left the loop, TCP has this long to say why. */
 #define EP_ALONE_MS	1000
 
+/* How long to wait before the next look, if whoever has the socket locked does not wake the endpoint. */
+#define EP_LOCKED_MS	20
+
 /* Bytes of private data in an event: the iw_cm counts them in a u8. */
 #define EP_MAX_EVENT_PD	255
 
@@ -359,12 +362,30 @@ static bool ep_stream_is_over(const struct xiw_ep *ep)
 	return xiw_sock_ended(ep->sk);
 }
 
+/*
+ * A process that has the socket locked may get a CPU only now and then. While the stream lasts, the lane
+ * does not wait for it, because that would hold up all other connections of the lane. Return: false if
+ * it is locked; then the holder wakes the endpoint, or a timer does.
+ */
+static bool ep_lock_now(struct xiw_ep *ep)
+{
+	if (xiw_sock_lock_now(ep->sk))
+		return true;
+	set_bit(XIW_WORKER_LANE_WAITS, &ep->qp->worker_flags);
+	smp_mb__after_atomic();		/* pairs with xiw_qp_unlocked() */
+	if (xiw_sock_lock_now(ep->sk))
+		return true;
+	xiw_ep_look_later(ep, EP_LOCKED_MS);
+	return false;
+}
+
 /* Receives what is there. If the stream has ended, all that came before the end is processed. */
 static void ep_streaming(struct xiw_ep *ep)
 {
 	bool over;
 
-	lock_sock(ep->sk);
+	if (!ep_lock_now(ep))
+		return;
 	xiw_rx_run(ep->qp, ep->sk);
 	/* Unlocking may receive more FPDUs and the end, and then raises an event. So test first. */
 	over = ep_stream_is_over(ep);

@@ -321,7 +321,7 @@ void xiw_ep_set_deadline(struct xiw_ep *ep, unsigned int timeout_ms);
 void xiw_ep_clear_deadline(struct xiw_ep *ep);
 bool xiw_ep_is_due(const struct xiw_ep *ep);
 
-/* Raises XIW_EP_EV_SOCKET after a time. Context: any. */
+/* Raises XIW_EP_EV_SOCKET after a time, or earlier if another caller has asked for that. Context: any. */
 void xiw_ep_look_later(struct xiw_ep *ep, unsigned int timeout_ms);
 
 #endif /* XIW_EP_H */

@@ -47,7 +47,9 @@ bool xiw_ep_is_due(const struct xiw_ep *ep)
 
 void xiw_ep_look_later(struct xiw_ep *ep, unsigned int timeout_ms)
 {
-	ep_set_timer(ep, &ep->retry, timeout_ms);
+	xiw_ep_get(ep);
+	if (timer_reduce(&ep->retry, jiffies + msecs_to_jiffies(timeout_ms)))
+		xiw_ep_put(ep);		/* the pending timer had a reference */
 }
 
 void xiw_ep_clear_timers(struct xiw_ep *ep)

@@ -74,11 +74,24 @@ enum xiw_qp_lock_result xiw_qp_lock_now(struct xiw_qp *qp)
 	return result;
 }
 
+static void qp_wake_endpoint(struct xiw_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	if (xiw_qp_attached(qp))
+		xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
+	spin_unlock_irqrestore(&qp->lock, flags);
+}
+
 void xiw_qp_unlocked(struct xiw_qp *qp)
 {
-	smp_mb();	/* pairs with xiw_qp_lock_now(): it gets the lock, or we see its flag */
+	/* Pairs with xiw_qp_lock_now() and ep_lock_now(): they get the lock, or we see their flag. */
+	smp_mb();
 	if (xiw_worker_take(qp, XIW_WORKER_LOCKED_OUT))
 		xiw_worker_queue(qp);
+	if (xiw_worker_take(qp, XIW_WORKER_LANE_WAITS))
+		qp_wake_endpoint(qp);
 }
 
 void xiw_qp_unlock(struct xiw_qp *qp)

@@ -11,6 +11,7 @@
 #define XIW_WORKER_WATCHES	2	/* a worker watches the ring: no doorbells needed */
 #define XIW_WORKER_DEFERRED	3	/* the next doorbell means that the process waits */
 #define XIW_WORKER_LOCKED_OUT	4	/* the holder of its socket queues it to a worker */
+#define XIW_WORKER_LANE_WAITS	5	/* ... wakes its endpoint */
 
 static inline bool xiw_worker_watches(const struct xiw_qp *qp)
 {
