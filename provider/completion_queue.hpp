@@ -106,6 +106,7 @@ public:
 	void end_poll() noexcept;
 
 private:
+	int take(int max, ibv_wc *wc) noexcept;
 	bool read_next() noexcept;
 
 	/*

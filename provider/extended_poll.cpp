@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "completion_queue.hpp"
+#include "patience.hpp"
 
 namespace xiw
 {
@@ -55,10 +56,13 @@ int CompletionQueue::start_poll(const ibv_poll_cq_attr *attr) noexcept
 	if (attr->comp_mask)
 		return EINVAL;
 	lock_.hold();
-	if (read_next() || (make_progress() && read_next()))
+	if (read_next() || (make_progress() && read_next())) {
+		Patience::end();
 		return 0;
+	}
 	const int err = moved_ ? ENOMEM : ENOENT;
 	lock_.release();
+	Patience::found_nothing();
 	return err;
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "completion_queue.hpp"
+#include "patience.hpp"
 
 namespace xiw
 {
@@ -47,7 +48,7 @@ void fill(ibv_wc &wc, const xiw_cqe &cqe)
 
 } /* namespace */
 
-int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
+int CompletionQueue::take(int max, ibv_wc *wc) noexcept
 {
 	std::lock_guard guard(lock_);
 	int n = 0;
@@ -62,6 +63,17 @@ int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
 		consume_entry(cqe->qpn, cqe->opcode, cqe->sq_count);
 	}
 	return !n && moved_ ? -ENOMEM : n;
+}
+
+int CompletionQueue::poll(int max, ibv_wc *wc) noexcept
+{
+	const int n = take(max, wc);
+
+	if (n)
+		Patience::end();
+	else
+		Patience::found_nothing();
+	return n;
 }
 
 } /* namespace xiw */

@@ -9,8 +9,8 @@
 
 #include "completion_queue.hpp"
 
-struct Completions : testing::Test {
-	Completions() { cq.open(xiw::CompletionRing(&ctl, slots.data(), entries)); }
+struct PolledQueue {
+	PolledQueue() { cq.open(xiw::CompletionRing(&ctl, slots.data(), entries)); }
 
 	/* Adds an entry as the kernel does. */
 	void complete(xiw_cqe cqe)
@@ -28,4 +28,7 @@ struct Completions : testing::Test {
 	alignas(64) std::array<xiw_cqe, entries> slots = {};
 	uint32_t produced = 0;
 	xiw::CompletionQueue cq;
+};
+
+struct Completions : testing::Test, PolledQueue {
 };

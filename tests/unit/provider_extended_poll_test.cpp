@@ -14,6 +14,7 @@
 #include "provider_completions.hpp"
 #include "provider_deferred_doorbell.hpp"
 #include "provider_kernel.hpp"
+#include "provider_yields.hpp"
 
 using xiw::FinishedCount;
 
@@ -62,6 +63,97 @@ TEST_F(ExtendedPoll, start_poll__refuses_unknown_attributes)
 	attr.comp_mask = 1;
 	EXPECT_EQ(start(), EINVAL);
 	EXPECT_EQ(ctl.consumed, 0u);
+}
+
+/* Whoever brings a completion may need the CPU of the thread that waits for it. */
+struct ImpatientExtendedPoll : ExtendedPoll {
+	void start_in_vain(unsigned int times = polls_per_look)
+	{
+		for (unsigned int i = 0; i < times; i++)
+			EXPECT_EQ(start(), ENOENT);
+	}
+
+	static constexpr unsigned int polls_per_look = xiw::Patience::polls_per_look;
+	static constexpr int64_t limit_ns = xiw::Patience::limit_ns;
+
+	Yields yields;
+};
+
+TEST_F(ImpatientExtendedPoll, start_poll__yields_after_some_time)
+{
+	for (unsigned int i = 0; i < 3; i++) {
+		start_in_vain(); /* sees when it begins */
+		yields.now_ns += limit_ns - 1;
+		start_in_vain();
+		EXPECT_EQ(yields.count, i);
+		yields.now_ns += 1;
+		start_in_vain();
+		EXPECT_EQ(yields.count, i + 1);
+	}
+}
+
+TEST_F(ImpatientExtendedPoll, start_poll__counts_empty_polls_of_all_queues)
+{
+	PolledQueue other;
+	ibv_cq_ex *other_ex = reinterpret_cast<ibv_cq_ex *>(&other.cq);
+
+	other.cq.fill_extended_poll_ops();
+	start_in_vain(polls_per_look + polls_per_look / 2);
+	yields.now_ns += limit_ns;
+	for (unsigned int i = 0; i < polls_per_look / 2; i++) {
+		EXPECT_EQ(yields.count, 0u);
+		EXPECT_EQ(ibv_start_poll(other_ex, &attr), ENOENT);
+	}
+	EXPECT_EQ(yields.count, 1u);
+}
+
+/* That next_poll() finds no more is no empty poll: the program does not wait there. */
+TEST_F(ImpatientExtendedPoll, start_poll__begins_anew_after_a_completion)
+{
+	start_in_vain(2 * polls_per_look - 1);
+	yields.now_ns += limit_ns;
+	complete(1);
+	EXPECT_EQ(start(), 0);
+	for (unsigned int i = 0; i < polls_per_look; i++)
+		EXPECT_EQ(ibv_next_poll(cq_ex), ENOENT);
+	ibv_end_poll(cq_ex);
+	start_in_vain();
+	EXPECT_EQ(yields.count, 0u);
+	yields.now_ns += limit_ns;
+	start_in_vain(polls_per_look - 1);
+	EXPECT_EQ(yields.count, 0u);
+	start_in_vain(1);
+	EXPECT_EQ(yields.count, 1u);
+}
+
+TEST_F(ImpatientExtendedPoll, start_poll__yields_under_a_policy_that_shares_the_cpu)
+{
+	for (int policy : { SCHED_FIFO, SCHED_OTHER }) {
+		yields.policy = policy;
+		start_in_vain();
+		yields.now_ns += limit_ns;
+		start_in_vain();
+		EXPECT_EQ(yields.count, policy == SCHED_OTHER ? 1u : 0u);
+	}
+}
+
+TEST_F(ImpatientExtendedPoll, start_poll__yields_with_the_queue_unlocked)
+{
+	auto other = std::make_shared<std::promise<void>>();
+	auto polled = other->get_future();
+
+	yields.on_yield = [&] {
+		std::thread([this, other] {
+			EXPECT_EQ(start(), ENOENT);
+			other->set_value();
+		}).detach();
+		EXPECT_EQ(polled.wait_for(std::chrono::seconds(10)), std::future_status::ready)
+			<< "the queue is locked";
+	};
+	start_in_vain();
+	yields.now_ns += limit_ns;
+	start_in_vain();
+	EXPECT_EQ(yields.count, 1u);
 }
 
 TEST_F(ExtendedPoll, read__every_field)

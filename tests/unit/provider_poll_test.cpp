@@ -14,6 +14,7 @@
 #include "provider_completions.hpp"
 #include "provider_deferred_doorbell.hpp"
 #include "provider_kernel.hpp"
+#include "provider_yields.hpp"
 
 namespace
 {
@@ -165,6 +166,125 @@ TEST_F(Poll, poll__unlocks_the_queue_if_the_thread_is_cancelled)
 		ASSERT_EQ(polled.wait_for(std::chrono::seconds(10)), std::future_status::ready)
 			<< "the queue was left locked";
 	}
+}
+
+/* Whoever brings a completion may need the CPU of the thread that waits for it. */
+struct ImpatientPoll : Poll {
+	void poll_in_vain(unsigned int times = polls_per_look)
+	{
+		for (unsigned int i = 0; i < times; i++)
+			EXPECT_EQ(poll(4), 0);
+	}
+
+	static constexpr unsigned int polls_per_look = xiw::Patience::polls_per_look;
+	static constexpr int64_t limit_ns = xiw::Patience::limit_ns;
+
+	Yields yields;
+};
+
+TEST_F(ImpatientPoll, poll__yields_after_some_time)
+{
+	for (unsigned int i = 0; i < 3; i++) {
+		poll_in_vain(); /* sees when it begins */
+		yields.now_ns += limit_ns - 1;
+		poll_in_vain();
+		EXPECT_EQ(yields.count, i);
+		yields.now_ns += 1;
+		poll_in_vain();
+		EXPECT_EQ(yields.count, i + 1);
+	}
+}
+
+/* The clock costs more than a poll. */
+TEST_F(ImpatientPoll, poll__looks_at_the_clock_now_and_then)
+{
+	poll_in_vain();
+	yields.now_ns += limit_ns;
+	poll_in_vain(polls_per_look - 1);
+	EXPECT_EQ(yields.count, 0u);
+	poll_in_vain(1);
+	EXPECT_EQ(yields.count, 1u);
+	poll_in_vain(10 * polls_per_look);
+	EXPECT_EQ(yields.count, 1u) << "the time counts from now";
+}
+
+/* Programs poll one queue for sends and one for receives in turn. */
+TEST_F(ImpatientPoll, poll__counts_empty_polls_of_all_queues)
+{
+	PolledQueue others[2];
+
+	for (unsigned int i = 0; i < 2 * polls_per_look; i++) {
+		EXPECT_EQ(yields.count, 0u);
+		EXPECT_EQ((i % 3 ? others[i % 3 - 1].cq : cq).poll(1, wc.data()), 0);
+		if (i == polls_per_look)
+			yields.now_ns += limit_ns;
+	}
+	EXPECT_EQ(yields.count, 1u);
+}
+
+TEST_F(ImpatientPoll, poll__begins_anew_after_a_completion)
+{
+	PolledQueue other;
+
+	poll_in_vain(2 * polls_per_look - 1);
+	yields.now_ns += limit_ns;
+	other.complete(1);
+	EXPECT_EQ(other.cq.poll(1, wc.data()), 1) << "of any queue";
+	poll_in_vain(polls_per_look - 1);
+	EXPECT_EQ(yields.count, 0u) << "the number of polls begins anew";
+	poll_in_vain(1);
+	EXPECT_EQ(yields.count, 0u) << "the time begins anew";
+	yields.now_ns += limit_ns;
+	poll_in_vain(polls_per_look - 1);
+	EXPECT_EQ(yields.count, 0u);
+	poll_in_vain(1);
+	EXPECT_EQ(yields.count, 1u);
+}
+
+TEST_F(ImpatientPoll, poll__counts_for_each_thread)
+{
+	poll_in_vain();
+	yields.now_ns += limit_ns;
+	std::thread([this] { poll_in_vain(2 * polls_per_look); }).join();
+	EXPECT_EQ(yields.count, 0u);
+	poll_in_vain();
+	EXPECT_EQ(yields.count, 1u);
+}
+
+TEST_F(ImpatientPoll, poll__yields_under_a_policy_that_shares_the_cpu)
+{
+	for (int policy : { SCHED_FIFO, SCHED_RR, SCHED_DEADLINE, SCHED_BATCH, SCHED_OTHER }) {
+		bool shares = policy == SCHED_BATCH || policy == SCHED_OTHER;
+
+		yields.policy = policy | SCHED_RESET_ON_FORK;
+		yields.count = 0;
+		poll_in_vain();
+		yields.now_ns += limit_ns;
+		poll_in_vain();
+		EXPECT_EQ(yields.count, shares ? 1u : 0u) << policy;
+	}
+}
+
+/* The thread is not the only one of its process, or it would not lock the queue. */
+TEST_F(ImpatientPoll, poll__yields_with_the_queue_unlocked)
+{
+	auto other = std::make_shared<std::promise<void>>();
+	auto polled = other->get_future();
+
+	yields.on_yield = [&] {
+		std::thread([this, other] {
+			cq.poll(1, wc.data());
+			other->set_value();
+		}).detach();
+		EXPECT_EQ(polled.wait_for(std::chrono::seconds(10)), std::future_status::ready)
+			<< "the queue is locked";
+	};
+	std::thread([this] {
+		poll_in_vain();
+		yields.now_ns += limit_ns;
+		poll_in_vain();
+	}).join();
+	EXPECT_EQ(yields.count, 1u);
 }
 
 struct RemoveQueuePair : Poll {
