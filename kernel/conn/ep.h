@@ -68,7 +68,9 @@ enum xiw_ep_place {
  * @deadline: timer of the handshake, of the consumer's answer, of the end of a stream whose peer
  *	has left the loop, or of the farewell
  * @retry: timer: looks at the socket again after a Send has waited long enough for a receive
- *	request, when an access to memory has to be repeated, or when TCP may have memory again
+ *	request, when an access to memory has to be repeated, when TCP may have memory again, or if
+ *	another thread does not do what it was to do
+ * @retry_lock: held to start @retry
  * @lock: guards all below; see Locking in qp.h
  * @state: the current step
  * @due: when @deadline expires, in jiffies; far in the future if none is set
@@ -102,6 +104,7 @@ struct xiw_ep {
 	struct xiw_job		job;
 	struct timer_list	deadline;
 	struct timer_list	retry;
+	spinlock_t		retry_lock;
 
 	struct mutex		lock;
 	enum xiw_ep_state	state;
@@ -321,7 +324,10 @@ void xiw_ep_set_deadline(struct xiw_ep *ep, unsigned int timeout_ms);
 void xiw_ep_clear_deadline(struct xiw_ep *ep);
 bool xiw_ep_is_due(const struct xiw_ep *ep);
 
-/* Raises XIW_EP_EV_SOCKET after a time, or earlier if another caller has asked for that. Context: any. */
+/*
+ * Raises XIW_EP_EV_SOCKET after a time, or earlier if another caller has asked for that. Context:
+ * any.
+ */
 void xiw_ep_look_later(struct xiw_ep *ep, unsigned int timeout_ms);
 
 #endif /* XIW_EP_H */

@@ -52,7 +52,13 @@ static void ep_connect_loop(struct xiw_ep *ep, struct xiw_loop *loop, struct soc
 		peer->ep->loop = xiw_loop_get(loop);
 		xiw_loop_connect(loop, ep->qp, peer);
 	}
+	if (peer)
+		xiw_qp_get(peer);
 	xiw_sock_unlock(other);
+	if (peer) {
+		xiw_qp_unlocked(peer);	/* its lane or its worker may have wanted the socket */
+		xiw_qp_put(peer);
+	}
 }
 
 void xiw_ep_join_loop(struct xiw_ep *ep)

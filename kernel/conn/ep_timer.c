@@ -47,8 +47,14 @@ bool xiw_ep_is_due(const struct xiw_ep *ep)
 
 void xiw_ep_look_later(struct xiw_ep *ep, unsigned int timeout_ms)
 {
+	unsigned long flags;
+	bool pending;
+
 	xiw_ep_get(ep);
-	if (timer_reduce(&ep->retry, jiffies + msecs_to_jiffies(timeout_ms)))
+	spin_lock_irqsave(&ep->retry_lock, flags);
+	pending = timer_reduce(&ep->retry, jiffies + msecs_to_jiffies(timeout_ms));
+	spin_unlock_irqrestore(&ep->retry_lock, flags);
+	if (pending)
 		xiw_ep_put(ep);		/* the pending timer had a reference */
 }
 
@@ -82,5 +88,6 @@ void xiw_ep_init_timers(struct xiw_ep *ep)
 {
 	timer_setup(&ep->deadline, ep_deadline_expired, 0);
 	timer_setup(&ep->retry, ep_retry_expired, 0);
+	spin_lock_init(&ep->retry_lock);
 	ep->due = jiffies + MAX_JIFFY_OFFSET;
 }

@@ -272,6 +272,43 @@ void socket_is_locked(const std::string &address)
 		"another connection is set up in less than two seconds");
 }
 
+/*
+ * As above, but the lane that has to look at the Send also serves the calls at the port of its
+ * connection.
+ */
+void socket_of_the_port_is_locked(const std::string &address)
+{
+	Listener listener(address);
+	Peer slow(listener.address());
+
+	slow.say(Frame{}.octets());
+
+	End end(listener.next_request(), {});
+	Buffer memory(end.pd(), 8);
+
+	end.accept();
+	require(slow.hear_frame().has_value(), "the device accepts");
+	slow.say(fpdu(Tagged{}.ulpdu({}))); /* a responder sends nothing before */
+	expect_event(listener.channel(), RDMA_CM_EVENT_ESTABLISHED);
+	slow.say(fpdu(Untagged{}.ulpdu(octets_of(1, 8))));
+	std::this_thread::sleep_for(std::chrono::milliseconds(200));
+
+	std::optional<cases::Told> pause(std::in_place, "pause", "tx_push 6000");
+	std::jthread poster([&] { end.write(memory.sge(0, 1), 0, 1); });
+
+	std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* until it is in the pause */
+	pause.reset();
+	std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+
+	auto start = std::chrono::steady_clock::now();
+	Peer next(listener.address());
+
+	next.say(Frame{}.octets());
+	listener.next_request();
+	require(std::chrono::steady_clock::now() - start < std::chrono::seconds(2),
+		"another call is answered in less than two seconds");
+}
+
 /* The application answers a caller that has gone; the answer must not reach the next caller. */
 template <int (*answer)(rdma_cm_id *id)>
 void late_answer(const std::string &address)
@@ -335,6 +372,8 @@ const cases::Case all[] = {
 	{ "no connection waits for the socket lock of another process", server_locks },
 	{ "a call is not held up while another call is answered", slow_answer },
 	{ "a call is not held up by a process that has its socket locked", socket_is_locked },
+	{ "a call is not held up by a connection of its port that has its socket locked",
+	  socket_of_the_port_is_locked },
 	{ "a late rejection does not hit the next caller", late_answer<reject> },
 	{ "a late acceptance does not hit the next caller", late_answer<accept_with_own_queues> },
 };
