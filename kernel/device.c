@@ -240,12 +240,15 @@ static struct device_setting device_settings[] = {
 	  offsetof(struct xiw_device, responder_hold) },
 	{ __ATTR(loopback, 0644, setting_show, setting_store),
 	  offsetof(struct xiw_device, loopback) },
+	{ __ATTR(large_fpdus, 0644, setting_show, setting_store),
+	  offsetof(struct xiw_device, large_fpdus) },
 };
 
 static struct attribute *device_attrs[] = {
 	&device_settings[0].attr.attr,
 	&device_settings[1].attr.attr,
 	&device_settings[2].attr.attr,
+	&device_settings[3].attr.attr,
 	NULL
 };
 
@@ -459,6 +462,7 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	dev->crc = true;
 	dev->responder_hold = true;
 	dev->loopback = true;
+	dev->large_fpdus = true;
 	ib_set_device_ops(&dev->ibdev, &device_ops);
 	dev->ibdev.driver_def = xiw_dm_definitions;
 

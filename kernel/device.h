@@ -60,6 +60,7 @@ struct xiw_lane;
  *	arrived (RFC 5044 section 7.1.2 rule 4); must be off for initiators that wait for the
  *	responder to send first, as siw does
  * @loopback: setting "loopback": connections within this host bypass TCP (loop.c)
+ * @large_fpdus: setting "large_fpdus": offer the peer FPDUs that span TCP segments
  * @enabler: the thread in which the core last announced the device to its clients, or NULL
  * @num_eps: number of endpoints, including closed ones that still have references
  * @stats: event counters of each CPU
@@ -84,6 +85,7 @@ struct xiw_device {
 	bool			crc;
 	bool			responder_hold;
 	bool			loopback;
+	bool			large_fpdus;
 
 	struct pid		*enabler;
 	atomic_t		num_eps;

@@ -25,6 +25,7 @@ static struct rdma_stat_desc stats_descs[XIW_NUM_STATS] = {
 	[XIW_STAT_RX_FPDUS].name	= "rx_fpdus",
 	[XIW_STAT_RX_BYTES].name	= "rx_bytes",
 	[XIW_STAT_RX_BATCHES].name	= "rx_batches",
+	[XIW_STAT_RX_KEPT].name		= "rx_kept",
 	[XIW_STAT_DOORBELLS].name	= "doorbells",
 	[XIW_STAT_WORKER_WAKEUPS].name	= "worker_wakeups",
 	[XIW_STAT_NOTIFICATIONS].name	= "notifications",

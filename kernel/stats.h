@@ -32,6 +32,7 @@ enum xiw_stat {
 	XIW_STAT_RX_FPDUS,
 	XIW_STAT_RX_BYTES,
 	XIW_STAT_RX_BATCHES,		/* receive runs */
+	XIW_STAT_RX_KEPT,		/* FPDUs for which TCP had no room (keep.h) */
 	XIW_NUM_QP_STATS,
 	/* system calls that announced work requests */
 	XIW_STAT_DOORBELLS = XIW_NUM_QP_STATS,

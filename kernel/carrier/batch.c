@@ -259,12 +259,7 @@ static void batch_advance(struct xiw_batch *batch, size_t taken)
 	memmove(batch->vec, batch->vec + done, batch->num * sizeof(*batch->vec));
 }
 
-/*
- * Whether the memory cgroup that pays for a socket, or one of its ancestors, is far over its limit.
- * A small excess is normal: the page cache fills a group up to its limit, and shrinks when a
- * process of the group allocates.
- */
-static bool batch_payer_owes(const struct sock *sk)
+bool xiw_batch_payer_owes(const struct sock *sk)
 {
 #ifdef CONFIG_MEMCG
 	struct mem_cgroup *payer;
@@ -281,7 +276,7 @@ static bool batch_payer_owes(const struct sock *sk)
 
 bool xiw_batch_has_to_wait(struct sock *sk)
 {
-	if (sk->sk_wmem_queued < BATCH_UNPAID || !batch_payer_owes(sk))
+	if (sk->sk_wmem_queued < BATCH_UNPAID || !xiw_batch_payer_owes(sk))
 		return false;
 	set_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 	return true;

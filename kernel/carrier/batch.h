@@ -71,6 +71,13 @@ bool xiw_stage_commit(struct xiw_stage *stage, struct xiw_batch *batch, u32 len)
  */
 int xiw_batch_push(struct xiw_batch *batch, struct sock *sk);
 
+/*
+ * Whether the memory cgroup that pays for a socket, or one of its ancestors, is far over its limit.
+ * A small excess is normal: the page cache fills a group up to its limit, and shrinks when a
+ * process of the group allocates.
+ */
+bool xiw_batch_payer_owes(const struct sock *sk);
+
 /**
  * xiw_batch_has_to_wait - whether a socket must wait because its cgroup is far over its limit
  * @sk: the socket, locked

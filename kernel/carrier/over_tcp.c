@@ -48,6 +48,8 @@ static u32 over_tcp_begun(const struct sock *sk, u32 full)
  * Adapts to the current EMSS: MULPDU = EMSS - (6 + EMSS mod 4), RFC 5044 section 4.5, less
  * 4 * ceil(EMSS / 512) with markers. An FPDU of that size fills a segment unless EMSS is not a
  * multiple of 4, or markers are used: their number varies from segment to segment.
+ *
+ * A peer that takes FPDUs that span segments gets them as long as a chunk of pages.
  */
 static void over_tcp_prepare(struct xiw_run *run)
 {
@@ -57,7 +59,8 @@ static void over_tcp_prepare(struct xiw_run *run)
 
 	if (unlikely(tx->framing.markers))
 		overhead += DIV_ROUND_UP(emss, MPA_MARKER_SPACING) * sizeof(struct xiw_mpa_marker);
-	tx->mulpdu = clamp((emss & ~3) - overhead, MPA_MIN_MULPDU, MPA_MAX_ULPDU);
+	tx->mulpdu = tx->framing.large ? MPA_MAX_ULPDU :
+		     clamp((emss & ~3) - overhead, MPA_MIN_MULPDU, MPA_MAX_ULPDU);
 	tx->full_fpdu = xiw_fpdu_len(tx->mulpdu) == emss && emss <= OVER_TCP_KEEP_WHOLE ? emss : 0;
 	tx->phase = over_tcp_begun(run->sk, tx->full_fpdu);
 }

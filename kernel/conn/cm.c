@@ -75,6 +75,7 @@ static int cm_dial(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_conn_
 		.revision = MPA_REV_2,
 		.crc = READ_ONCE(ep->dev->crc),
 		.enhanced = true,
+		.large_fpdus = READ_ONCE(ep->dev->large_fpdus),
 		.p2p = true,
 		.rtr = XIW_RTR_WRITE | XIW_RTR_READ,
 		.ird = min_t(u32, param->ird, XIW_MAX_IRD),
@@ -132,6 +133,21 @@ int xiw_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	return ret;
 }
 
+/* Return: as xiw_mpa_answer(), for a consumer that grants @ird Reads and wants @ord. */
+static int cm_build_reply(struct xiw_mpa *reply, struct xiw_mpa_terms *terms,
+			  const struct xiw_ep *ep, u32 ird, u32 ord)
+{
+	struct xiw_mpa_offer offer = {
+		.crc = READ_ONCE(ep->dev->crc),
+		.large_fpdus = READ_ONCE(ep->dev->large_fpdus),
+		.ird = min_t(u32, ird, XIW_MAX_IRD),
+		.ord = min_t(u32, ord, XIW_MAX_ORD),
+		.max_ird = XIW_MAX_IRD,
+	};
+
+	return xiw_mpa_answer(reply, terms, &ep->theirs, &offer);
+}
+
 static int cm_send_reply(struct xiw_ep *ep, const struct xiw_mpa *reply)
 {
 	u8 frame[XIW_MPA_FRAME_MAX];
@@ -176,9 +192,7 @@ static int cm_answer(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_con
 
 	if (param->private_data_len > MPA_MAX_PRIVATE_DATA - sizeof(struct xiw_mpa_enhanced))
 		return -EINVAL;
-	ret = xiw_mpa_answer(&reply, &ep->terms, &ep->theirs, READ_ONCE(ep->dev->crc),
-			     min_t(u32, param->ird, XIW_MAX_IRD),
-			     min_t(u32, param->ord, XIW_MAX_ORD), XIW_MAX_IRD);
+	ret = cm_build_reply(&reply, &ep->terms, ep, param->ird, param->ord);
 	reply.pd = param->private_data;
 	reply.pd_len = param->private_data_len;
 	if (ret) {
@@ -251,8 +265,7 @@ int xiw_cm_reject(struct iw_cm_id *cm_id, const void *pdata, u8 pdata_len)
 		return -ECONNRESET;
 	mutex_lock(&ep->lock);
 	if (ep->state == XIW_EP_ASKED) {
-		xiw_mpa_answer(&reply, &terms, &ep->theirs, READ_ONCE(ep->dev->crc), 0, 0,
-			       XIW_MAX_IRD);
+		cm_build_reply(&reply, &terms, ep, 0, 0);
 		reply.reject = true;
 		reply.pd = pdata;
 		reply.pd_len = pdata_len;

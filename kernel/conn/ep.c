@@ -36,7 +36,10 @@
 /* After the other end on this host has left the loop, TCP has this long to say why. */
 #define EP_ALONE_MS	1000
 
-/* How long to wait before the next look, if whoever has the socket locked does not wake the endpoint. */
+/*
+ * How long to wait before the next look, if whoever has the socket locked does not wake the
+ * endpoint.
+ */
 #define EP_LOCKED_MS	20
 
 /* Bytes of private data in an event: the iw_cm counts them in a u8. */
@@ -250,6 +253,7 @@ static bool ep_retry(struct xiw_ep *ep)
 		return false;
 	ep->ours.revision = MPA_REV_1;
 	ep->ours.enhanced = false;
+	ep->ours.large_fpdus = false;	/* the peer may not know this either */
 	ep->ours.p2p = false;
 	ep->ours.rtr = 0;
 	xiw_ep_move(ep, XIW_EP_CONNECTING);
@@ -363,8 +367,9 @@ static bool ep_stream_is_over(const struct xiw_ep *ep)
 }
 
 /*
- * A process that has the socket locked may get a CPU only now and then. While the stream lasts, the lane
- * does not wait for it, because that would hold up all other connections of the lane. Return: false if
+ * A process that has the socket locked may get a CPU only now and then. While the stream lasts, the
+ * lane does not wait for it, because that would hold up all other connections of the lane. (To tell
+ * the consumer that a connection has been opened, or to end one, it still does.) Return: false if
  * it is locked; then the holder wakes the endpoint, or a timer does.
  */
 static bool ep_lock_now(struct xiw_ep *ep)

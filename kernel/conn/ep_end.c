@@ -13,7 +13,9 @@
 #include "device.h"
 #include "pause.h"
 #include "stream/qp.h"
+#include "stream/rx.h"
 #include "stream/tx.h"
+#include "stream/worker.h"
 
 /* The deadline of the farewell. */
 #define EP_FAREWELL_MS	3000
@@ -101,6 +103,8 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 		return false;
 	lock_sock(ep->sk);
 	xiw_pause("ep_part");
+	if (ep->qp && xiw_worker_receives(ep->qp))
+		xiw_rx_run(ep->qp, ep->sk);	/* it came before this end */
 	if (ep->qp) {
 		driver = xiw_carrier_enter(ep->qp);
 		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);

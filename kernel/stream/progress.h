@@ -111,11 +111,13 @@ static inline void xiw_fifo_pop(struct xiw_fifo *fifo)
  * struct xiw_framing - how FPDUs are built
  * @crc: CRCs are generated
  * @markers: the peer wants markers
+ * @large: FPDUs may span TCP segments
  * @sent: bytes since the stream began, mod 2^32
  */
 struct xiw_framing {
 	bool	crc;
 	bool	markers;
+	bool	large;
 	u32	sent;
 };
 
@@ -204,7 +206,12 @@ struct xiw_rx {
 
 	bool			crc;		/* CRCs are checked */
 	bool			recv_busy;	/* recv is in use */
-	u32			need;		/* bytes of the FPDU at the head of the socket */
+	bool			refused;	/* TCP had no memory for what comes next */
+	u32			spent;		/* bytes processed in this turn of a worker */
+	bool			checked;	/* the CRC of the next FPDU, which waits, is good */
+	u32			need;		/* bytes of the next FPDU, as far as known */
+	u32			kept_len;	/* bytes in kept */
+	struct sk_buff		*kept;		/* the next FPDU, outside of the socket (keep.h) */
 	u32			msn[DDP_NUM_QN]; /* the next one of each untagged queue */
 	struct xiw_recv		*recv;		/* receive request of the Send under way */
 	u64			mo;		/* bytes of that Send so far: the next MO */

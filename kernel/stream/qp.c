@@ -7,6 +7,7 @@
 #include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "stream/complete.h"
+#include "stream/keep.h"
 #include "stream/qp.h"
 #include "trace.h"
 
@@ -183,7 +184,11 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 {
 	const struct xiw_tx tx = {
 		.request.slot = qp->tx.request.slot,
-		.framing = { .crc = terms->crc, .markers = terms->tx_markers },
+		.framing = {
+			.crc = terms->crc,
+			.markers = terms->tx_markers,
+			.large = terms->tx_large_fpdus,
+		},
 		.hold = hold,
 		.blocked = hold,
 	};
@@ -248,6 +253,8 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 			xiw_srq_leave(xiw_qp_srq(qp), &qp->srq_waiter);
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
+	if (attached)
+		xiw_keep_drop(qp);
 	return attached;
 }
 

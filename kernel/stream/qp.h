@@ -63,8 +63,8 @@ struct xiw_loop;
  *                   .carrier, .loop, .fault and .dying; also the progress while no socket is
  *                   attached. Detaching takes srq->lock inside
  *   srq->lock       spinlock, any context: it resumes queue pairs, maybe through a worker
- *   lane->lock, cq->lock, fetch->lock (mem/odp.c), qp->sq_post_lock, qp->rq_post_lock
- *                   spinlocks, any context, leaves. Queueing to a worker takes cq->lock to see
+ *   lane->lock, cq->lock, fetch->lock (mem/odp.c), qp->sq_post_lock, qp->rq_post_lock,
+ *   ep->retry_lock  spinlocks, any context, leaves. Queueing to a worker takes cq->lock to see
  *                   whether the process has asked for an event
  *   dev->qp_stats_lock
  *                   mutex, leaf: the list of the queue pairs' counters

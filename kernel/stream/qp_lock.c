@@ -86,10 +86,12 @@ static void qp_wake_endpoint(struct xiw_qp *qp)
 
 void xiw_qp_unlocked(struct xiw_qp *qp)
 {
-	/* Pairs with xiw_qp_lock_now() and ep_lock_now(): they get the lock, or we see their flag. */
+	/*
+	 * Pairs with xiw_qp_lock_now() and ep_lock_now(): they get the lock, or we see their flag.
+	 */
 	smp_mb();
 	if (xiw_worker_take(qp, XIW_WORKER_LOCKED_OUT))
-		xiw_worker_queue(qp);
+		xiw_worker_resume(qp);
 	if (xiw_worker_take(qp, XIW_WORKER_LANE_WAITS))
 		qp_wake_endpoint(qp);
 }

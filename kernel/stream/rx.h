@@ -11,12 +11,17 @@
 /* How long a Send may wait for a receive request, in milliseconds. */
 #define XIW_RX_PATIENCE_MS	1000
 
+/* When the patience of a Send that waits for a receive request ends, in jiffies. */
+static inline unsigned long xiw_rx_patience_ends(const struct xiw_qp *qp)
+{
+	return qp->rx.starved_since + msecs_to_jiffies(XIW_RX_PATIENCE_MS);
+}
+
 /* Whether the Send may still wait for a receive request. The queue pair is locked. */
 static inline bool xiw_rx_patient(const struct xiw_qp *qp)
 {
 	return !(qp->rx.waits & XIW_WAIT_RECEIVE) ||
-	       time_before_eq(jiffies,
-			      qp->rx.starved_since + msecs_to_jiffies(XIW_RX_PATIENCE_MS));
+	       time_before_eq(jiffies, xiw_rx_patience_ends(qp));
 }
 
 /* rx.c APIs */
@@ -32,6 +37,15 @@ static inline bool xiw_rx_patient(const struct xiw_qp *qp)
  * Context: process or softirq; does not sleep.
  */
 void xiw_rx_run(struct xiw_qp *qp, struct sock *sk);
+
+/**
+ * xiw_rx_drive_now - lock the socket of a queue pair and receive, unless it is locked
+ * @qp: queue pair
+ *
+ * Context: process; does not wait for the socket.
+ * Return: false if it is locked, see XIW_QP_LOCKED_OUT.
+ */
+bool xiw_rx_drive_now(struct xiw_qp *qp);
 
 /**
  * xiw_rx_segment - process one segment

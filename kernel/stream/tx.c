@@ -132,6 +132,18 @@ static bool tx_idle(struct xiw_qp *qp)
 	return true;
 }
 
+/*
+ * What a worker has been asked to receive came before the end, so it goes first, and then tries
+ * again.
+ */
+static void tx_lost(struct xiw_qp *qp)
+{
+	if (xiw_worker_receives(qp))
+		xiw_worker_queue(qp);
+	else
+		xiw_qp_lost(qp);
+}
+
 /* Acts on the end of a run. Return: whether the caller should continue at once. */
 static bool tx_judge(struct xiw_qp *qp, enum tx_end end)
 {
@@ -142,7 +154,7 @@ static bool tx_judge(struct xiw_qp *qp, enum tx_end end)
 	else
 		qp->retry_after = 0;
 	if (unlikely(end == TX_END_LOST))
-		xiw_qp_lost(qp);
+		tx_lost(qp);
 	return end == TX_END_BUDGET;
 }
 

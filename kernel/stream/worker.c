@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* worker.c - per-CPU threads that transmit for busy queue pairs */
+/* worker.c - per-CPU threads that send and receive for busy queue pairs */
 
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
@@ -8,8 +8,12 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/isolation.h>
+#include <linux/sched/stat.h>
 #include <linux/timer.h>
+#include <uapi/linux/sched/types.h>
 
+#include "pause.h"
+#include "stream/rx.h"
 #include "stream/tx.h"
 #include "stream/worker.h"
 
@@ -18,6 +22,13 @@
  * without system calls: ib_write_bw -s 64 makes 0.018 doorbells for each request.
  */
 #define WORKER_SPIN_NS	(50 * NSEC_PER_USEC)
+
+/*
+ * The slice of a worker, the shortest that there is. A process that spins mostly has its CPU for
+ * some milliseconds at a time, and a worker that becomes runnable would wait for the end of that. A
+ * task with a shorter slice need not. It gets no more of the CPU than another task does.
+ */
+#define WORKER_SLICE_NS	(100 * NSEC_PER_USEC)
 
 /* The longest pause before a queue pair that had no memory tries again. */
 #define WORKER_PAUSE_MS	100
@@ -57,7 +68,8 @@ static enum cpuhp_state worker_hotplug;
 static struct worker *worker_pick(struct xiw_qp *qp)
 {
 	unsigned int cpu = raw_smp_processor_id();
-	bool leaves = in_task() && xiw_cq_awaited(xiw_qp_send_cq(qp));
+	bool in_process = in_task() && !(current->flags & PF_KTHREAD);
+	bool leaves = in_process && xiw_cq_awaited(xiw_qp_send_cq(qp));
 
 	if (!leaves || !cpumask_test_cpu(cpu, &worker_cpus))
 		cpu = cpumask_next_and(cpu, &worker_cpus, cpu_online_mask);
@@ -81,13 +93,43 @@ static void worker_give(struct xiw_qp *qp)
 	rcu_read_unlock();
 }
 
-void xiw_worker_queue(struct xiw_qp *qp)
+/* The kernel-doc of public functions is in worker.h. */
+void xiw_worker_resume(struct xiw_qp *qp)
 {
-	set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
 	if (test_and_set_bit(XIW_WORKER_QUEUED, &qp->worker_flags))
 		return;
 	xiw_qp_get(qp);
 	worker_give(qp);
+}
+
+void xiw_worker_queue(struct xiw_qp *qp)
+{
+	set_bit(XIW_WORKER_WANTED, &qp->worker_flags);
+	xiw_worker_resume(qp);
+}
+
+/*
+ * A CPU without a worker is isolated, or goes offline. It keeps its work to itself, and so does the
+ * only CPU.
+ */
+bool xiw_worker_receive(struct xiw_qp *qp)
+{
+	if (!cpumask_test_cpu(raw_smp_processor_id(), &worker_cpus) ||
+	    data_race(cpumask_weight(&worker_cpus)) == 1)	/* CPUs may come and go */
+		return false;
+	set_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
+	xiw_worker_resume(qp);
+	return true;
+}
+
+void xiw_worker_receive_again(struct xiw_qp *qp)
+{
+	set_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
+}
+
+bool xiw_worker_is_current(void)
+{
+	return in_task() && raw_cpu_read(workers.task) == current;
 }
 
 /*
@@ -129,7 +171,7 @@ void xiw_worker_forget(struct xiw_qp *qp)
 }
 
 /*
- * Transmitting
+ * Serving
  */
 
 /* Return: false if a process has the socket locked: other queue pairs wait for this worker. */
@@ -143,29 +185,70 @@ static bool worker_transmit(struct xiw_qp *qp)
 	return result != XIW_TX_LOCKED_OUT;
 }
 
-/* The ring has been empty for long enough: stop watching it and ask for doorbells. */
+static void worker_receive(struct xiw_qp *qp)
+{
+	if (!xiw_rx_drive_now(qp))
+		set_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
+}
+
+/* Asks for doorbells, if the worker has watched the ring, and gives the queue pair up. */
 static void worker_leave(struct xiw_qp *qp)
 {
-	clear_bit(XIW_WORKER_WATCHES, &qp->worker_flags);
-	worker_transmit(qp);
+	if (test_and_clear_bit(XIW_WORKER_WATCHES, &qp->worker_flags))
+		worker_transmit(qp);
 	clear_bit_unlock(XIW_WORKER_QUEUED, &qp->worker_flags);
-	smp_mb__after_atomic();	/* pairs with xiw_worker_queue(): it sets WANTED first */
+	smp_mb__after_atomic();	/* pairs with xiw_worker_resume(): its callers set a flag first */
 	if (test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
 		worker_retry_in(qp, 1);	/* in case xiw_qp_unlocked() is not called */
-	else if (test_bit(XIW_WORKER_WANTED, &qp->worker_flags))
-		xiw_worker_queue(qp);
+	else if (test_bit(XIW_WORKER_WANTED, &qp->worker_flags) ||
+		 test_bit(XIW_WORKER_RECEIVES, &qp->worker_flags))
+		xiw_worker_resume(qp);
 	xiw_qp_put(qp);
+}
+
+/*
+ * Whether there may be something to send. A worker that came to receive does not watch the ring:
+ * the process goes on ringing, and what it posts does not wait until the worker has received.
+ */
+static bool worker_looks(struct xiw_qp *qp)
+{
+	if (test_and_clear_bit(XIW_WORKER_WANTED, &qp->worker_flags)) {
+		set_bit(XIW_WORKER_WATCHES, &qp->worker_flags);
+		return true;
+	}
+	return xiw_worker_watches(qp) && xiw_tx_wants(qp);
+}
+
+/* Return: whether the worker found something to do. */
+static bool worker_serve(struct xiw_qp *qp)
+{
+	bool receives;
+
+	if (test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
+		return false;
+	receives = xiw_worker_take(qp, XIW_WORKER_RECEIVES);
+	if (receives)
+		worker_receive(qp);
+	return (worker_looks(qp) && worker_transmit(qp)) || receives;
+}
+
+/*
+ * Whether the worker stops looking at a queue pair that needs nothing. A ring that it watches may
+ * be filled soon, but that is not worth more than another task on this CPU: on a machine with few
+ * CPUs that may be the program that fills the ring.
+ */
+static bool worker_gives_up(const struct xiw_qp *qp, u64 now)
+{
+	if (!xiw_worker_watches(qp) && !test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
+		return true;
+	return now - qp->worker_idle_ns > WORKER_SPIN_NS || !single_task_running();
 }
 
 static void worker_visit(struct xiw_qp *qp, u64 now)
 {
-	bool wanted = !test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags) &&
-		      (test_and_clear_bit(XIW_WORKER_WANTED, &qp->worker_flags) ||
-		       xiw_tx_wants(qp));
-
-	if (wanted && worker_transmit(qp)) {
+	if (worker_serve(qp)) {
 		qp->worker_idle_ns = now;
-	} else if (now - qp->worker_idle_ns > WORKER_SPIN_NS) {
+	} else if (worker_gives_up(qp, now)) {
 		list_del(&qp->worker_entry);
 		worker_leave(qp);
 	}
@@ -177,7 +260,6 @@ static void worker_adopt(struct worker *worker, u64 now)
 	struct xiw_qp *qp, *next;
 
 	llist_for_each_entry_safe(qp, next, fresh, worker_new) {
-		set_bit(XIW_WORKER_WATCHES, &qp->worker_flags);
 		clear_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags);
 		qp->worker_idle_ns = now;
 		list_add_tail(&qp->worker_entry, &worker->active);
@@ -190,6 +272,7 @@ static void worker_round(struct worker *worker)
 
 	lockdep_assert(worker->task == current);	/* the list is private to the thread */
 
+	xiw_pause("worker_round");
 	list_for_each_entry_safe(qp, next, &worker->active, worker_entry) {
 		worker_visit(qp, local_clock());
 		cond_resched();
@@ -231,6 +314,11 @@ static bool worker_may_use(unsigned int cpu)
 
 static int worker_begin(unsigned int cpu)
 {
+	const struct sched_attr short_slices = {
+		.size = sizeof(short_slices),
+		.sched_policy = SCHED_NORMAL,
+		.sched_runtime = WORKER_SLICE_NS,
+	};
 	struct worker *worker = per_cpu_ptr(&workers, cpu);
 	struct task_struct *task;
 
@@ -241,6 +329,7 @@ static int worker_begin(unsigned int cpu)
 	task = kthread_create_on_cpu(worker_main, worker, cpu, "xiw/%u");
 	if (IS_ERR(task))
 		return PTR_ERR(task);
+	sched_setattr_nocheck(task, &short_slices);
 	worker->task = task;
 	smp_wmb();	/* pairs with worker_pick() */
 	cpumask_set_cpu(cpu, &worker_cpus);

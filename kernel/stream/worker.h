@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* worker.h - per-CPU threads that transmit for busy queue pairs */
+/* worker.h - per-CPU threads that send and receive for busy queue pairs */
 #ifndef XIW_WORKER_H
 #define XIW_WORKER_H
 
@@ -7,11 +7,12 @@
 
 /* xiw_qp.worker_flags, bit numbers */
 #define XIW_WORKER_QUEUED	0	/* a worker has the queue pair, or will get it */
-#define XIW_WORKER_WANTED	1	/* it has to run at least once more */
+#define XIW_WORKER_WANTED	1	/* it has to send at least once more */
 #define XIW_WORKER_WATCHES	2	/* a worker watches the ring: no doorbells needed */
 #define XIW_WORKER_DEFERRED	3	/* the next doorbell means that the process waits */
 #define XIW_WORKER_LOCKED_OUT	4	/* the holder of its socket queues it to a worker */
 #define XIW_WORKER_LANE_WAITS	5	/* ... wakes its endpoint */
+#define XIW_WORKER_RECEIVES	6	/* it has to receive at least once more */
 
 static inline bool xiw_worker_watches(const struct xiw_qp *qp)
 {
@@ -37,6 +38,31 @@ static inline bool xiw_worker_take(struct xiw_qp *qp, int flag)
  * Context: any.
  */
 void xiw_worker_queue(struct xiw_qp *qp);
+
+/**
+ * xiw_worker_receive - have a worker of another CPU receive for a queue pair
+ * @qp: the queue pair; the worker takes its own reference
+ *
+ * Context: softirq.
+ * Return: false if no other CPU may take it. Then the caller has to receive.
+ */
+bool xiw_worker_receive(struct xiw_qp *qp);
+
+/* Whether a worker was asked to receive and has not begun. */
+static inline bool xiw_worker_receives(const struct xiw_qp *qp)
+{
+	return test_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
+}
+
+/*
+ * Has the worker in which the caller runs receive again, after it has served others. Whether the
+ * caller runs in a worker.
+ */
+void xiw_worker_receive_again(struct xiw_qp *qp);
+bool xiw_worker_is_current(void);
+
+/* Has a worker do what it could not do, because the socket was locked. Context: any. */
+void xiw_worker_resume(struct xiw_qp *qp);
 
 /**
  * xiw_worker_retry - have a worker transmit for a queue pair after a pause

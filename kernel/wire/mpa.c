@@ -42,6 +42,11 @@ static void mpa_decode_enhanced(struct xiw_mpa *mpa)
 	mpa->pd_len -= sizeof(*enh);
 }
 
+static __u8 mpa_large_flags(bool reply)
+{
+	return MPA_FLAG_LARGE | (reply ? MPA_FLAG_LARGE_AGREED : 0);
+}
+
 static void mpa_decode(struct xiw_mpa *mpa, const struct xiw_mpa_frame *hdr, bool reply)
 {
 	*mpa = (struct xiw_mpa) {
@@ -51,6 +56,7 @@ static void mpa_decode(struct xiw_mpa *mpa, const struct xiw_mpa_frame *hdr, boo
 		.crc = hdr->flags & MPA_FLAG_CRC,
 		.reject = reply && hdr->flags & MPA_FLAG_REJECT,
 		.enhanced = mpa_is_enhanced(hdr),
+		.large_fpdus = !(~hdr->flags & mpa_large_flags(reply)),
 		.ird = MPA_ENH_NOT_NEGOTIATED,
 		.ord = MPA_ENH_NOT_NEGOTIATED,
 		.pd_len = be16_to_cpu(hdr->pd_length),
@@ -126,7 +132,8 @@ int xiw_mpa_build(void *frame, const struct xiw_mpa *mpa)
 	hdr->flags = (mpa->markers ? MPA_FLAG_MARKERS : 0) |
 		     (mpa->crc ? MPA_FLAG_CRC : 0) |
 		     (mpa->reply && mpa->reject ? MPA_FLAG_REJECT : 0) |
-		     (mpa->enhanced ? MPA_FLAG_ENHANCED : 0);
+		     (mpa->enhanced ? MPA_FLAG_ENHANCED : 0) |
+		     (mpa->large_fpdus ? mpa_large_flags(mpa->reply) : 0);
 	hdr->revision = mpa->revision;
 	hdr->pd_length = cpu_to_be16(enh_len + mpa->pd_len);
 	if (mpa->enhanced)
@@ -139,6 +146,16 @@ int xiw_mpa_build(void *frame, const struct xiw_mpa *mpa)
 /*
  * Agree
  */
+
+/*
+ * Whether an end may send FPDUs that span TCP segments: both offer it. A peer that wants markers
+ * looks for the start of an FPDU in each segment.
+ */
+static bool mpa_may_send_large(const struct xiw_mpa *request, const struct xiw_mpa *reply,
+			       bool markers)
+{
+	return request->large_fpdus && reply->large_fpdus && !markers;
+}
 
 /* A Write is the cheapest RTR message: it needs no receive buffer and no answer. */
 static __u8 mpa_preferred_rtr(__u8 offered)
@@ -165,8 +182,9 @@ static __u8 mpa_answer_rtr(const struct xiw_mpa *request)
 }
 
 int xiw_mpa_answer(struct xiw_mpa *reply, struct xiw_mpa_terms *terms,
-		   const struct xiw_mpa *request, bool crc, __u16 ird, __u16 ord, __u16 max_ird)
+		   const struct xiw_mpa *request, const struct xiw_mpa_offer *offer)
 {
+	__u16 ird = offer->ird, ord = offer->ord;
 	bool ird_matters = request->ord != MPA_ENH_NOT_NEGOTIATED;
 	bool ord_matters = request->ird != MPA_ENH_NOT_NEGOTIATED;
 	__u8 rtr = mpa_answer_rtr(request);
@@ -178,16 +196,17 @@ int xiw_mpa_answer(struct xiw_mpa *reply, struct xiw_mpa_terms *terms,
 		ord = min(ord, request->ird);
 	if (rtr == XIW_RTR_READ)
 		ird = max(ird, 1);
-	if (ird > max_ird) {
-		ird = max_ird;
+	if (ird > offer->max_ird) {
+		ird = offer->max_ird;
 		ret = -EMSGSIZE;
 	}
 
 	*reply = (struct xiw_mpa) {
 		.revision = request->revision,
 		.reply = true,
-		.crc = crc || request->crc,
+		.crc = offer->crc || request->crc,
 		.enhanced = request->enhanced,
+		.large_fpdus = offer->large_fpdus && request->large_fpdus,
 		.p2p = request->p2p,
 		.rtr = rtr,
 		.ird = ird_matters ? ird : MPA_ENH_NOT_NEGOTIATED,
@@ -196,6 +215,7 @@ int xiw_mpa_answer(struct xiw_mpa *reply, struct xiw_mpa_terms *terms,
 	*terms = (struct xiw_mpa_terms) {
 		.crc = reply->crc,
 		.tx_markers = request->markers,
+		.tx_large_fpdus = mpa_may_send_large(request, reply, request->markers),
 		.rtr = rtr,
 		.ird = ird,
 		.ord = ord,
@@ -214,6 +234,7 @@ int xiw_mpa_conclude(struct xiw_mpa_terms *terms, const struct xiw_mpa *request,
 	*terms = (struct xiw_mpa_terms) {
 		.crc = request->crc || reply->crc,
 		.tx_markers = reply->markers,
+		.tx_large_fpdus = mpa_may_send_large(request, reply, reply->markers),
 		.rtr = mpa_preferred_rtr(request->rtr & reply->rtr),
 		.ird = request->ird,
 		.ord = min(request->ord, reply->ird),

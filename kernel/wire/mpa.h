@@ -21,6 +21,7 @@
  * @crc: the sender wants CRCs
  * @reject: the Reply rejects the connection
  * @enhanced: the frame has revision 2 and an enhanced block
+ * @large_fpdus: a Request offers FPDUs that span TCP segments, a Reply agrees to them
  * @p2p: peer-to-peer model (flag A)
  * @rtr: XIW_RTR_* that the sender offers or supports; 0 unless @p2p
  * @ird: inbound Reads that the sender accepts, 0 to 0x3fff; 0x3fff if not negotiated
@@ -35,6 +36,7 @@ struct xiw_mpa {
 	bool		crc;
 	bool		reject;
 	bool		enhanced;
+	bool		large_fpdus;
 	bool		p2p;
 	__u8		rtr;
 	__u16		ird;
@@ -85,6 +87,7 @@ int xiw_mpa_build(void *frame, const struct xiw_mpa *mpa);
  * struct xiw_mpa_terms - what two frames agree on, as seen from one end
  * @crc: CRCs are used in both directions
  * @tx_markers: the peer wants markers
+ * @tx_large_fpdus: this end may send FPDUs that span TCP segments
  * @rtr: the one XIW_RTR_* message that opens the stream; 0 in the client-server model
  * @ird: inbound Reads that this end must accept
  * @ord: outbound Reads that this end may have outstanding
@@ -92,9 +95,26 @@ int xiw_mpa_build(void *frame, const struct xiw_mpa *mpa);
 struct xiw_mpa_terms {
 	bool	crc;
 	bool	tx_markers;
+	bool	tx_large_fpdus;
 	__u8	rtr;
 	__u16	ird;
 	__u16	ord;
+};
+
+/**
+ * struct xiw_mpa_offer - what the responder and its consumer want
+ * @crc: CRCs
+ * @large_fpdus: FPDUs that span TCP segments
+ * @ird: inbound Reads that the consumer grants, at most @max_ird
+ * @ord: outbound Reads that the consumer wants, at most 0x3ffe
+ * @max_ird: limit of the device, at least 1, at most 0x3ffe
+ */
+struct xiw_mpa_offer {
+	bool	crc;
+	bool	large_fpdus;
+	__u16	ird;
+	__u16	ord;
+	__u16	max_ird;
 };
 
 /**
@@ -102,22 +122,20 @@ struct xiw_mpa_terms {
  * @reply: result; the caller fills in the private data and @reject
  * @terms: result: what both frames agree on
  * @request: the Request that was received
- * @crc: this end wants CRCs
- * @ird: inbound Reads that the consumer grants, at most @max_ird
- * @ord: outbound Reads that the consumer wants, at most 0x3ffe
- * @max_ird: limit of the device, at least 1, at most 0x3ffe
+ * @offer: what this end wants
  *
  * RFC 6581 section 9.1: the responder's ORD is at most the initiator's IRD, and its IRD is raised
  * to the initiator's ORD. A value of 0x3fff is answered by 0x3fff, and leaves this end's value
  * unchanged. RTR: Write if the initiator offers it, else Read if it offers that, else Write even
  * though it was not offered. With a Read as RTR the IRD is at least 1. CRCs are used if either end
- * wants them.
+ * wants them. FPDUs may span TCP segments if both ends want that, except towards an end that wants
+ * markers.
  *
- * Return: 0, or -EMSGSIZE if the initiator's ORD exceeds @max_ird. The caller must then reject with
- * @reply, which names @max_ird as the IRD.
+ * Return: 0, or -EMSGSIZE if the initiator's ORD exceeds @offer->max_ird. The caller must then
+ * reject with @reply, which names that limit as the IRD.
  */
 int xiw_mpa_answer(struct xiw_mpa *reply, struct xiw_mpa_terms *terms,
-		   const struct xiw_mpa *request, bool crc, __u16 ird, __u16 ord, __u16 max_ird);
+		   const struct xiw_mpa *request, const struct xiw_mpa_offer *offer);
 
 /**
  * xiw_mpa_conclude - initiator: determine what Request and Reply agree on

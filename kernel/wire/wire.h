@@ -19,6 +19,12 @@
 #define MPA_FLAG_CRC		0x40
 #define MPA_FLAG_REJECT		0x20	/* in a Reply */
 #define MPA_FLAG_ENHANCED	0x10	/* RFC 6581: a block precedes the private data */
+/*
+ * RFC 5044 reserves these two. A Request that offers large FPDUs has the first one, as that of siw.
+ * The Reply that agrees has both: siw sends back what flags it got, and does not mean that.
+ */
+#define MPA_FLAG_LARGE		0x08
+#define MPA_FLAG_LARGE_AGREED	0x04
 
 #define MPA_REV_1		1	/* RFC 5044 */
 #define MPA_REV_2		2	/* RFC 6581 */

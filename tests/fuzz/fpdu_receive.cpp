@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* fpdu_receive.cpp - any stream of FPDUs, in any cuts: what is placed depends only on the stream */
+/* fpdu_receive.cpp - any stream of FPDUs, cut in any way, with room or without: only it counts */
 
 extern "C" {
 #include "stream_kernel.h"
@@ -69,17 +69,45 @@ Outcome read(const Octets &stream, bool crc)
 	return out;
 }
 
-/* A plan for the pieces: six bits of length, then whether it repeats, then whether xiw looks. */
+/* Bits that describe a look. */
+kernel_look look_of(uint8_t bits)
+{
+	return { .used = bits & 1 ? KERNEL_BUFFER : 0,
+		 .refused = bool(bits & 2),
+		 .fails = bool(bits & 4),
+		 .softirq = bool(bits & 8),
+		 .owes = bool(bits & 16),
+		 .tcp_is_out = bool(bits & 64),
+		 .payer = bool(bits & 32) };
+}
+
+/* Whether a receiver may take octets out of TCP that are only a part of an FPDU. */
+bool may_keep(const kernel_look &now)
+{
+	return !now.softirq && !now.fails && (!now.owes || now.tcp_is_out);
+}
+
+/* How a stream comes in, and what the receiver finds each time it looks. */
+struct Arrival {
+	Octets plan; /* of the pieces: six bits of length, whether it repeats, whether xiw looks */
+	Octets looks = {};
+};
+
 class Pieces
 {
 public:
-	Pieces(const Octets &stream, const Octets &plan, uint32_t seq, bool crc)
-		: stream_(stream), plan_(plan), crc_(crc), rx_(kernel_receiver_new(crc, seq))
+	Pieces(const Octets &stream, const Arrival &arrival, uint32_t seq, bool crc)
+		: stream_(stream), plan_(arrival.plan), looks_(arrival.looks), crc_(crc),
+		  rx_(kernel_receiver_new(crc, seq))
 	{
 		placed = &out_.placed;
 		tries = 0;
 	}
-	~Pieces() { kernel_receiver_free(rx_); }
+	~Pieces()
+	{
+		kernel_receiver_free(rx_);
+		require(!kernel_skbs(), "nothing stays behind");
+	}
 	Pieces(const Pieces &) = delete;
 
 	Outcome run(std::span<const uint8_t> holds)
@@ -96,37 +124,63 @@ public:
 			kernel_arrive(rx_, stream_.data() + from, len, again);
 			from += len;
 			if (step & 0x80)
-				look(from);
+				look(from, next_look());
 		}
 		waits = {};
-		look(from);
-		look(from);
+		look(from, {});
+		look(from, { .used = KERNEL_BUFFER });
 		out_.cause = kernel_cause(rx_);
 		out_.open = kernel_open(rx_);
-		out_.consumed = kernel_consumed(rx_);
+		out_.consumed = kernel_consumed(rx_) - kernel_kept(rx_);
 		return out_;
 	}
 
 private:
-	void look(size_t arrived)
+	kernel_look next_look()
+	{
+		return look_of(looks_.empty() ? 0 : looks_[number_++ % looks_.size()]);
+	}
+
+	void look(size_t arrived, const kernel_look &now)
 	{
 		waited = false;
-		kernel_receive(rx_);
+		kernel_receive(rx_, &now);
 		require(kernel_consumed(rx_) <= arrived, "only octets that have come are read");
 		require(kernel_holds(rx_) == (out_.placed.empty() && !ended_well()),
 			"the first good FPDU lets a responder send");
 		if (!waited && stream_.size() <= 512)
-			require(kernel_consumed(rx_) ==
+			require(kernel_consumed(rx_) - kernel_kept(rx_) ==
 					read(slice(stream_, 0, arrived), crc_).consumed,
 				"each FPDU is placed as soon as it is complete");
+		judge_room(arrived - kernel_consumed(rx_), now);
 	}
+
+	/* With @left octets in TCP. */
+	void judge_room(size_t left, const kernel_look &now)
+	{
+		bool refused = refused_ || now.refused;
+
+		lacked_ |= now.used || now.refused;
+		refused_ = refused && left;
+		require(lacked_ || !kernel_skbs(), "FPDUs stay in TCP while there is room");
+		require(!kernel_left_closed(rx_), "the peer goes on when all was read");
+		if (!left || waited || !kernel_open(rx_) || !(now.used || refused))
+			return;
+		require(!may_keep(now), "an FPDU is taken out if TCP has no room for it");
+		require(kernel_looks_again(rx_), "who has to leave it there looks again");
+	}
+
 	/* A malformed Terminate counts as an FPDU, too. */
 	bool ended_well() const { return !kernel_open(rx_) && !kernel_cause(rx_); }
 
 	const Octets &stream_;
 	const Octets &plan_;
+	const Octets &looks_;
 	bool crc_;
 	kernel_receiver *rx_;
+	size_t number_ = 0;
+	bool lacked_ = false;  /* TCP had no room or memory at some time */
+	bool refused_ = false; /* TCP had no memory, and its queue was not emptied since */
 	Outcome out_;
 };
 
@@ -168,28 +222,38 @@ extern "C" int fuzz_place(const void *headers, uint32_t ulpdu_len, const void *p
 }
 
 /*
- * Flags (1: CRCs are on, 2: CRCs are mended, 4: also octet by octet), the lengths of the plan and
- * of the waits, the first sequence number, the plan, the waits, the stream.
+ * Flags (1: CRCs are on, 2: CRCs are mended, 4: also octet by octet, 8: TCP may lack room), the
+ * lengths of the plan and of the waits, the first sequence number, the plan, the waits, with flag 8
+ * the number of looks and the looks, the stream.
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	fuzz::Input in(data, size);
 	uint8_t flags = in.octet(), lengths = in.octet();
 	uint32_t seq = in.take<uint16_t>() - 0x8000;
-	Octets plan = in.octets(lengths & 0xf), holds = in.octets(lengths >> 4), stream = in.rest();
+	Arrival arrival = { .plan = in.octets(lengths & 0xf) };
+	Octets holds = in.octets(lengths >> 4);
 	bool crc = flags & 1;
+
+	if (flags & 8)
+		arrival.looks = in.octets(in.octet() & 0xf);
+
+	Octets stream = in.rest();
 
 	if (flags & 2)
 		mend(stream);
 
 	Outcome expected = read(stream, crc);
 
-	require(Pieces(stream, {}, seq, crc).run({}) == expected, "both receivers place the same");
-	require(Pieces(stream, plan, seq, crc).run(holds) == expected, "the cuts change nothing");
-	if (flags & 4 && stream.size() <= 256) {
-		Octets octet_by_octet = { 0x80 };
+	const Arrival at_once;
 
-		require(Pieces(stream, octet_by_octet, seq, crc).run(holds) == expected,
+	require(Pieces(stream, at_once, seq, crc).run({}) == expected,
+		"both receivers place the same");
+	require(Pieces(stream, arrival, seq, crc).run(holds) == expected,
+		"the cuts change nothing");
+	if (flags & 4 && stream.size() <= 256) {
+		arrival.plan = { 0x80 };
+		require(Pieces(stream, arrival, seq, crc).run(holds) == expected,
 			"single octets change nothing");
 	}
 	return 0;

@@ -20,12 +20,18 @@ namespace
 auto said(const xiw_mpa &mpa)
 {
 	return std::tuple(mpa.revision, mpa.reply, mpa.markers, mpa.crc, mpa.reject, mpa.enhanced,
-			  mpa.p2p, mpa.rtr, mpa.ird, mpa.ord, mpa.pd_len);
+			  mpa.large_fpdus, mpa.p2p, mpa.rtr, mpa.ird, mpa.ord, mpa.pd_len);
 }
 
 bool has_pd(const xiw_mpa &mpa, const Octets &pd)
 {
 	return std::ranges::equal(std::span(mpa.pd, mpa.pd_len), pd);
+}
+
+/* Large FPDUs: one flag offers them, and both together agree to them, as siw sends one back. */
+bool says_large(uint8_t flags, bool reply)
+{
+	return reply ? (flags & 0x0c) == 0x0c : (flags & 0x08);
 }
 
 /* The fuzzer's own reading, by offsets (RFC 5044 section 7.1.1, RFC 6581 sections 6 and 9). */
@@ -71,6 +77,7 @@ Reading::Reading(const Octets &frame, bool reply) : ret(judge(frame, reply))
 	mpa.reject = reply && (frame[16] & 0x20);
 	mpa.revision = frame[17];
 	mpa.enhanced = frame[17] == 2 && (frame[16] & 0x10);
+	mpa.large_fpdus = says_large(frame[16], reply);
 	mpa.ird = mpa.ord = 0x3fff;
 	if (mpa.enhanced) {
 		mpa.p2p = frame[20] & 0x80;
@@ -117,7 +124,9 @@ Octets without_ignored(Octets frame, bool reply)
 {
 	bool block = frame[17] == 2 && (frame[16] & 0x10);
 
-	frame[16] &= (block ? 0xd0 : 0xc0) | (reply ? 0x20 : 0);
+	uint8_t large = !says_large(frame[16], reply) ? 0 : reply ? 0x0c : 0x08;
+
+	frame[16] &= (block ? 0xd0 : 0xc0) | (reply ? 0x20 : 0) | large;
 	if (block && !(frame[20] & 0x80)) {
 		frame[20] &= 0x3f;
 		frame[22] &= 0x3f;
@@ -176,7 +185,7 @@ void any_octets(const Octets &frame, bool reply)
 		"what was parsed can be built again");
 }
 
-void any_contents(fuzz::Input &in)
+void any_contents(fuzz::Input &in, bool large_fpdus)
 {
 	uint8_t bits = in.octet();
 	xiw_mpa mpa = {};
@@ -187,6 +196,7 @@ void any_contents(fuzz::Input &in)
 	mpa.markers = bits & 8;
 	mpa.crc = bits & 16;
 	mpa.reject = mpa.reply && (bits & 32);
+	mpa.large_fpdus = large_fpdus;
 	mpa.p2p = mpa.enhanced && (bits & 64);
 	mpa.rtr = mpa.p2p ? in.octet() & 7 : 0;
 	mpa.ird = mpa.enhanced ? in.take<uint16_t>() : 0x3fff;
@@ -219,14 +229,17 @@ void any_contents(fuzz::Input &in)
 
 } /* namespace */
 
-/* The first octet chooses: build something (2), or parse a Reply (1) or a Request (0). */
+/*
+ * The first octet chooses: build something (2), which offers large FPDUs or agrees to them (4), or
+ * parse a Reply (1) or a Request (0).
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	fuzz::Input in(data, size);
 	uint8_t what = in.octet();
 
 	if (what & 2)
-		any_contents(in);
+		any_contents(in, what & 4);
 	else
 		any_octets(in.rest(), what & 1);
 	return 0;

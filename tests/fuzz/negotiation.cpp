@@ -33,6 +33,7 @@ struct Sent {
 	}
 };
 
+/* IRD and ORD have 14 bits; the highest one of the IRD's 16 says whether large FPDUs are wanted. */
 xiw_mpa any_frame(fuzz::Input &in, bool reply)
 {
 	uint8_t bits = in.octet();
@@ -45,26 +46,38 @@ xiw_mpa any_frame(fuzz::Input &in, bool reply)
 	mpa.crc = bits & 8;
 	mpa.p2p = mpa.enhanced && (bits & 16);
 	mpa.rtr = mpa.p2p ? bits >> 5 : 0;
-	mpa.ird = in.take<uint16_t>() & open_value;
+
+	uint16_t ird = in.take<uint16_t>();
+
+	mpa.large_fpdus = ird & 0x8000;
+	mpa.ird = ird & open_value;
 	mpa.ord = in.take<uint16_t>() & open_value;
 	return mpa;
 }
 
+xiw_mpa_offer any_offer(fuzz::Input &in)
+{
+	uint8_t bits = in.octet();
+	xiw_mpa_offer offer = {};
+
+	offer.crc = bits & 1;
+	offer.large_fpdus = bits & 2;
+	offer.max_ird = 1 + in.up_to(0x3ffd);
+	offer.ird = in.up_to(offer.max_ird);
+	offer.ord = in.up_to(0x3ffe);
+	return offer;
+}
+
 struct Responder {
-	bool crc;
-	uint16_t max_ird, ird, ord;
+	xiw_mpa_offer offer;
 	xiw_mpa reply = {};
 	xiw_mpa_terms terms = {};
 	int ret = 0;
 
-	explicit Responder(fuzz::Input &in)
-		: crc(in.flag()), max_ird(1 + in.up_to(0x3ffd)), ird(in.up_to(max_ird)),
-		  ord(in.up_to(0x3ffe))
-	{
-	}
+	explicit Responder(fuzz::Input &in) : offer(any_offer(in)) {}
 	void answer(const xiw_mpa &request)
 	{
-		ret = xiw_mpa_answer(&reply, &terms, &request, crc, ird, ord, max_ird);
+		ret = xiw_mpa_answer(&reply, &terms, &request, &offer);
 	}
 	void obeys_rules(const xiw_mpa &request) const;
 	void obeys_depths(const xiw_mpa &request) const;
@@ -73,27 +86,28 @@ struct Responder {
 /* RFC 6581 section 9.1 */
 void Responder::obeys_depths(const xiw_mpa &request) const
 {
-	require(terms.ird <= max_ird, "no more Reads are accepted than the device can");
-	require((ret == -EMSGSIZE) == (request.ord != open_value && request.ord > max_ird),
+	require(terms.ird <= offer.max_ird, "no more Reads are accepted than the device can");
+	require((ret == -EMSGSIZE) == (request.ord != open_value && request.ord > offer.max_ird),
 		"exactly an ORD beyond the device is refused");
 	if (request.ord == open_value) {
 		require(reply.ird == open_value, "IRD is left open if ORD is");
-		require(terms.ird >= ird, "an open ORD lowers no IRD");
+		require(terms.ird >= offer.ird, "an open ORD lowers no IRD");
 	} else {
 		require(reply.ird == terms.ird, "the Reply names the IRD that is used");
 		require(ret || terms.ird >= request.ord, "IRD is at least the initiator's ORD");
-		require(!ret || reply.ird == max_ird, "a refusal names the device's limit");
-		require(ret || terms.ird == std::max({ ird, request.ord,
+		require(!ret || reply.ird == offer.max_ird, "a refusal names the device's limit");
+		require(ret || terms.ird == std::max({ offer.ird, request.ord,
 						       uint16_t(terms.rtr == XIW_RTR_READ) }),
 			"IRD is not raised further than needed");
 	}
 	if (request.ird == open_value) {
 		require(reply.ord == open_value, "ORD is left open if IRD is");
-		require(terms.ord == ord, "an open IRD changes no ORD");
+		require(terms.ord == offer.ord, "an open IRD changes no ORD");
 	} else {
 		require(reply.ord == terms.ord, "the Reply names the ORD that is used");
 		require(terms.ord <= request.ird, "ORD is at most the initiator's IRD");
-		require(terms.ord == ord || terms.ord == request.ird, "ORD is not lowered further");
+		require(terms.ord == offer.ord || terms.ord == request.ird,
+			"ORD is not lowered further");
 	}
 }
 
@@ -103,9 +117,13 @@ void Responder::obeys_rules(const xiw_mpa &request) const
 	require(reply.revision == request.revision, "the Reply has the revision of the Request");
 	require(reply.enhanced == request.enhanced, "the Reply is enhanced if the Request is");
 	require(reply.p2p == request.p2p, "both frames have the same model");
-	require(terms.crc == (crc || request.crc) && reply.crc == terms.crc,
+	require(terms.crc == (offer.crc || request.crc) && reply.crc == terms.crc,
 		"CRCs are used if either end wants them");
 	require(terms.tx_markers == request.markers, "the initiator gets the markers it wants");
+	require(reply.large_fpdus == (offer.large_fpdus && request.large_fpdus),
+		"the Reply agrees to large FPDUs if both ends want them");
+	require(terms.tx_large_fpdus == (reply.large_fpdus && !request.markers),
+		"the initiator gets them then, but not with markers");
 
 	require(reply.rtr == terms.rtr, "the Reply names the RTR message that is expected");
 	if (!request.p2p) {
@@ -144,6 +162,9 @@ int conclude(xiw_mpa_terms &terms, const xiw_mpa &request, const xiw_mpa &reply,
 	require(!ret, "nothing else is refused");
 	require(terms.crc == (request.crc || reply.crc), "CRCs are used if either end wants them");
 	require(terms.tx_markers == reply.markers, "the responder gets the markers it wants");
+	require(terms.tx_large_fpdus ==
+			(request.large_fpdus && reply.large_fpdus && !reply.markers),
+		"the responder gets large FPDUs if both ends want them, but not with markers");
 	require(common ? terms.rtr && !(terms.rtr & ~common) && std::has_single_bit(terms.rtr)
 		       : !terms.rtr,
 		"the RTR message is one that both name");
@@ -187,6 +208,10 @@ void both_ends(const xiw_mpa &asked, Responder &responder, uint16_t max_ird)
 	require(terms.crc == theirs.crc, "both ends use CRCs or neither does");
 	require(terms.rtr == theirs.rtr, "both ends expect the same RTR message");
 	require(!terms.tx_markers, "xiw asks for no markers");
+	require(terms.tx_large_fpdus == (asked.large_fpdus && responder.offer.large_fpdus),
+		"the initiator sends large FPDUs if both ends want them");
+	require(!theirs.tx_large_fpdus || terms.tx_large_fpdus,
+		"the responder sends large FPDUs only to an end that may send them too");
 	if (request.mpa.ord != open_value)
 		require(terms.ord <= theirs.ird, "the responder accepts as many as are asked");
 	if (request.mpa.ird != open_value)

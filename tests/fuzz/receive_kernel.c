@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <net/tcp.h>
 
+#include "carrier/batch.h"
 #include "carrier/cursor.h"
+#include "stream/keep.h"
 #include "stream/place.h"
 #include "stream/rx.h"
 #include "stream_kernel.h"
@@ -16,7 +18,11 @@ struct kernel_receiver {
 	u32		start;
 };
 
+bool fuzz_softirq;
+bool fuzz_worker;
+
 static const struct xiw_carrier carrier;
+static bool process_owes;
 
 void fuzz_other_side(void)
 {
@@ -27,94 +33,23 @@ void xiw_ep_wake(struct xiw_ep *ep, int event)
 {
 	struct xiw_qp *qp = (void *)ep;
 
-	qp->opened += event == XIW_EP_EV_OPENED;
+	if (event == XIW_EP_EV_OPENED)
+		qp->opened++;
+	else
+		qp->looks_again++;
 }
 
-/*
- * TCP's receive queue
- */
-
-static void skb_free(struct sk_buff *skb)
+void xiw_ep_look_later(struct xiw_ep *ep, unsigned int ms)
 {
-	free(skb->pieces[0]);
-	free(skb->pieces[1]);
-	free(skb);
+	struct xiw_qp *qp = (void *)ep;
+
+	qp->looks_again++;
 }
 
-struct sk_buff *tcp_recv_skb(struct sock *sk, u32 seq, u32 *offset)
+bool xiw_batch_payer_owes(const struct sock *sk)
 {
-	struct sk_buff *skb;
-
-	for (skb = sk->sk_receive_queue.first; skb; skb = skb->next) {
-		*offset = seq - skb->seq;
-		if (*offset < skb->len)
-			return skb;
-	}
-	return NULL;
+	return process_owes;
 }
-
-/* What was read is freed at once, so ASan sees who still reads it. */
-void tcp_read_done(struct sock *sk, size_t len)
-{
-	struct sk_buff **first = &sk->sk_receive_queue.first;
-	struct sk_buff *skb;
-
-	sk->copied_seq += len;
-	while (*first && (int)((*first)->seq + (*first)->len - sk->copied_seq) <= 0) {
-		skb = *first;
-		*first = skb->next;
-		skb_free(skb);
-	}
-}
-
-/* The octet at @offset, and in @len how many lie behind it in the same piece. */
-static const u8 *skb_piece(const struct sk_buff *skb, u32 offset, u32 *len)
-{
-	if (offset < skb->split) {
-		*len = skb->split - offset;
-		return skb->pieces[0] + offset;
-	}
-	*len = skb->len - offset;
-	return skb->pieces[1] + offset - skb->split;
-}
-
-int skb_copy_bits(const struct sk_buff *skb, int offset, void *to, int len)
-{
-	const u8 *from;
-	u32 n;
-
-	if (offset < 0 || len < 0 || offset + len > (int)skb->len)
-		return -EFAULT;
-	while (len) {
-		from = skb_piece(skb, offset, &n);
-		n = min_t(u32, n, len);
-		memcpy(to, from, n);
-		to += n;
-		offset += n;
-		len -= n;
-	}
-	return 0;
-}
-
-void skb_prepare_seq_read(struct sk_buff *skb, u32 from, u32 to, struct skb_seq_state *st)
-{
-	*st = (struct skb_seq_state){ .skb = skb, .from = from, .to = to };
-}
-
-/* As the kernel's, it may give more than was asked for. */
-u32 skb_seq_read(u32 done, const u8 **data, struct skb_seq_state *st)
-{
-	u32 len;
-
-	if (st->from + done >= st->to)
-		return 0;
-	*data = skb_piece(st->skb, st->from + done, &len);
-	return len;
-}
-
-/*
- * The receiver
- */
 
 /* As xiw_place(), for whatever the messages would do. */
 enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 ulpdu_len,
@@ -145,6 +80,7 @@ enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 u
 	free(copy);
 	if (cause)
 		return cause;
+	qp->rx.waits &= ~XIW_WAIT_RECEIVE;
 	if (terminate)
 		xiw_qp_lost(qp);
 	*at = payload;
@@ -158,6 +94,10 @@ struct kernel_receiver *kernel_receiver_new(bool crc, __u32 seq)
 	rx->start = seq;
 	rx->sk.copied_seq = seq;
 	rx->sk.rcv_nxt = seq;
+	rx->sk.sk_rcvbuf = KERNEL_BUFFER;
+	rx->sk.icsk_ack.rcv_mss = 536;
+	rx->sk.rx_opt.rcv_wscale = __builtin_ctz(KERNEL_WINDOW_STEP);
+	rx->qp.sk = &rx->sk;
 	rx->qp.open = true;
 	rx->qp.carrier = &carrier;
 	rx->qp.ep = (void *)&rx->qp;
@@ -168,6 +108,7 @@ struct kernel_receiver *kernel_receiver_new(bool crc, __u32 seq)
 
 void kernel_receiver_free(struct kernel_receiver *rx)
 {
+	xiw_keep_drop(&rx->qp);
 	tcp_read_done(&rx->sk, tcp_inq(&rx->sk));
 	free(rx);
 }
@@ -190,14 +131,88 @@ void kernel_arrive(struct kernel_receiver *rx, const __u8 *octets, __u32 len, __
 	rx->sk.rcv_nxt += len;
 }
 
-void kernel_receive(struct kernel_receiver *rx)
+void kernel_change(struct kernel_receiver *rx, __u32 offset, __u8 octet)
 {
+	struct sk_buff *skb = tcp_recv_skb(&rx->sk, rx->start + offset, &offset);
+
+	skb_store_bits(skb, offset, &octet, 1);
+}
+
+void kernel_receive(struct kernel_receiver *rx, const struct kernel_look *look)
+{
+	char group;
+
+	rx->sk.sk_rmem_alloc.counter = look->used;
+	rx->sk.icsk_ack.pending = look->refused ? ICSK_ACK_NOMEM : 0;
+	rx->sk.payer = look->payer ? (void *)&group : NULL;
+	fuzz_memory.fails = look->fails;
+	fuzz_memory.tcp_is_out = look->tcp_is_out;
+	fuzz_softirq = look->softirq;
+	fuzz_worker = look->worker;
+	process_owes = look->owes;
+	rx->qp.looks_again = 0;
 	xiw_rx_run(&rx->qp, &rx->sk);
+	if (fuzz_memory.active)		/* others would pay for what this thread does next */
+		abort();
+}
+
+void kernel_allow_worker(struct kernel_receiver *rx)
+{
+	rx->qp.worker_may = true;
+}
+
+bool kernel_worker_asked(const struct kernel_receiver *rx)
+{
+	return rx->qp.worker_asked;
+}
+
+bool kernel_work(struct kernel_receiver *rx, bool locked)
+{
+	fuzz_softirq = false;
+	fuzz_worker = true;
+	rx->qp.worker_asked = false;
+	rx->qp.lock = locked ? XIW_QP_LOCKED_OUT : XIW_QP_LOCKED;
+	return xiw_rx_drive_now(&rx->qp);
 }
 
 __u32 kernel_consumed(const struct kernel_receiver *rx)
 {
 	return rx->sk.copied_seq - rx->start;
+}
+
+__u32 kernel_kept(const struct kernel_receiver *rx)
+{
+	return rx->qp.rx.kept ? rx->qp.rx.kept_len : 0;
+}
+
+__u32 kernel_kept_room(const struct kernel_receiver *rx)
+{
+	return rx->qp.rx.kept ? rx->qp.rx.kept->len : 0;
+}
+
+__u32 kernel_last_asked(void)
+{
+	return fuzz_memory.asked;
+}
+
+unsigned int kernel_skbs(void)
+{
+	return fuzz_memory.skbs;
+}
+
+bool kernel_looks_again(const struct kernel_receiver *rx)
+{
+	return rx->qp.looks_again;
+}
+
+bool kernel_refuses(const struct kernel_receiver *rx)
+{
+	return rx->sk.icsk_ack.pending & ICSK_ACK_NOMEM;
+}
+
+__u32 kernel_left_closed(const struct kernel_receiver *rx)
+{
+	return rx->sk.closed;
 }
 
 bool kernel_open(const struct kernel_receiver *rx)

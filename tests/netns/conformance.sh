@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # The programs are raw peers of the device, which compose and parse each frame themselves.
-names=(golden startup framing markers enhanced ddp rdmap reads completeness terminate atomics
+names=(golden startup framing large markers enhanced ddp rdmap reads completeness terminate atomics
 	atomic_requests immediate windows semantics security)
 wire=$programs/../wire
 document=$here/../../CONFORMANCE.md

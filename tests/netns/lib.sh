@@ -301,8 +301,11 @@ has_no_link() { ! has_link "$1"; }
 # write_to FILE VALUE: writes to sysfs. Uses dd because it prints the reason if the kernel refuses.
 write_to() { printf '%s\n' "$2" | dd of="$1" status=none; }
 
+# set_setting NAME SETTING 0|1: has no effect on links of another type.
+set_setting() { [[ $link_type != xiw ]] || write_to "/sys/class/infiniband/$1/xiw/$2" "$3"; }
+
 # set_loopback NAME 0|1: with 1, data between two ends on this host does not go through TCP.
-set_loopback() { [[ $link_type != xiw ]] || write_to "/sys/class/infiniband/$1/xiw/loopback" "$2"; }
+set_loopback() { set_setting "$1" loopback "$2"; }
 
 # counter NAME COUNTER: prints a counter of a link, as "rdma statistic" does.
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }

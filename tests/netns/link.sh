@@ -238,7 +238,7 @@ is_a_switch() {
 	done
 }
 
-plan 26
+plan 27
 setup make_namespaces
 setup make_dummy
 setup load "$link_type"
@@ -269,5 +269,6 @@ claim "a link goes when its netdev moves away"		link_goes_when_netdev_moves
 claim "a link goes with its namespace"			link_goes_with_namespace
 claim "xiw/crc is 1 and takes 0 or 1"			is_a_switch crc
 claim "xiw/responder_hold is 1 and takes 0 or 1"	is_a_switch responder_hold
+claim "xiw/large_fpdus is 1 and takes 0 or 1"		is_a_switch large_fpdus
 claim "xiw/loopback is 1 and takes 0 or 1"		is_a_switch loopback
 finish

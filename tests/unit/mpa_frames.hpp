@@ -46,12 +46,13 @@ inline const xiw_mpa_terms example_terms = { .crc = true,
 inline auto said(const xiw_mpa &mpa)
 {
 	return std::tuple(mpa.revision, mpa.reply, mpa.markers, mpa.crc, mpa.reject, mpa.enhanced,
-			  mpa.p2p, mpa.rtr, mpa.ird, mpa.ord, mpa.pd_len);
+			  mpa.large_fpdus, mpa.p2p, mpa.rtr, mpa.ird, mpa.ord, mpa.pd_len);
 }
 
 inline auto agreed(const xiw_mpa_terms &terms)
 {
-	return std::tuple(terms.crc, terms.tx_markers, terms.rtr, terms.ird, terms.ord);
+	return std::tuple(terms.crc, terms.tx_markers, terms.tx_large_fpdus, terms.rtr, terms.ird,
+			  terms.ord);
 }
 
 struct Parsed {

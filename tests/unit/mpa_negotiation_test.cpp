@@ -15,7 +15,7 @@ namespace
 
 /* The settings of the responder's consumer and device. */
 struct Responder {
-	bool crc = true;
+	bool crc = true, large_fpdus = true;
 	uint16_t ird = 8, ord = 8, max_ird = 128;
 };
 
@@ -29,10 +29,14 @@ Answer answer(const Octets &request, const Responder &we = {})
 {
 	Answer out;
 	Parsed got = parse(request);
+	const xiw_mpa_offer offer = { .crc = we.crc,
+				      .large_fpdus = we.large_fpdus,
+				      .ird = we.ird,
+				      .ord = we.ord,
+				      .max_ird = we.max_ird };
 
 	EXPECT_EQ(got.ret, int(request.size()));
-	out.ret = xiw_mpa_answer(&out.reply, &out.terms, &got.mpa, we.crc, we.ird, we.ord,
-				 we.max_ird);
+	out.ret = xiw_mpa_answer(&out.reply, &out.terms, &got.mpa, &offer);
 	return out;
 }
 
@@ -48,14 +52,14 @@ TEST(xiw_mpa_answer, worked_example)
 TEST(xiw_mpa_answer, plain_request_gets_a_plain_reply)
 {
 	for (uint8_t revision : { 1, 2 }) {
-		Answer got = answer(request(0x6f, revision, 2, octets("61 62")));
+		Answer got = answer(request(0x67, revision, 2, octets("61 62")));
 
 		EXPECT_EQ(got.ret, 0);
 		EXPECT_EQ(build(got.reply), as_reply(request(0x40, revision, 0)));
 		EXPECT_EQ(agreed(got.terms), agreed({ .crc = true, .ird = 8, .ord = 8 }));
 	}
 	/* In revision 1 the first four octets of private data are the ULP's own. */
-	EXPECT_EQ(build(answer(request(0x5f, 1, 4, octets("ff ff ff ff"))).reply),
+	EXPECT_EQ(build(answer(request(0x57, 1, 4, octets("ff ff ff ff"))).reply),
 		  as_reply(request(0x40, 1, 0)));
 }
 
@@ -77,6 +81,51 @@ TEST(xiw_mpa_answer, markers_are_sent_on_request_and_never_wanted)
 	EXPECT_TRUE(got.terms.tx_markers);
 	EXPECT_FALSE(got.reply.markers);
 	EXPECT_FALSE(answer(request(0x40, 1, 0)).terms.tx_markers);
+}
+
+/* In both revisions: siw sends 0x08 with either. */
+TEST(xiw_mpa_answer, large_fpdus_if_both_want_them)
+{
+	for (bool theirs : { false, true })
+		for (bool ours : { false, true })
+			for (uint8_t revision : { 1, 2 }) {
+				uint8_t flags = theirs ? 0x48 : 0x40;
+				Answer got = answer(request(flags, revision, 0),
+						    { .large_fpdus = ours });
+
+				EXPECT_EQ(got.ret, 0);
+				EXPECT_EQ(got.terms.tx_large_fpdus, theirs && ours);
+				EXPECT_EQ(build(got.reply),
+					  as_reply(request(theirs && ours ? 0x4c : 0x40, revision,
+							   0)));
+			}
+}
+
+/* The other flag is that of a Reply. In a Request it is reserved. */
+TEST(xiw_mpa_answer, large_fpdus_are_offered_by_one_flag)
+{
+	EXPECT_FALSE(answer(request(0x44, 1, 0)).terms.tx_large_fpdus);
+	EXPECT_EQ(build(answer(request(0x44, 1, 0)).reply), as_reply(request(0x40, 1, 0)));
+	EXPECT_TRUE(answer(request(0x4c, 1, 0)).terms.tx_large_fpdus);
+}
+
+/* The initiator may send large FPDUs, because the Reply asks for no markers. */
+TEST(xiw_mpa_answer, large_fpdus_are_not_sent_with_markers)
+{
+	Answer got = answer(request(0xc8, 1, 0));
+
+	EXPECT_TRUE(got.terms.tx_markers);
+	EXPECT_FALSE(got.terms.tx_large_fpdus);
+	EXPECT_EQ(build(got.reply), as_reply(request(0x4c, 1, 0)));
+}
+
+TEST(xiw_mpa_answer, large_fpdus_are_answered_in_a_rejection)
+{
+	Answer got = answer(request(0x58, 2, 4, octets("00 02 00 81")));
+
+	EXPECT_EQ(got.ret, -EMSGSIZE);
+	got.reply.reject = true;
+	EXPECT_EQ(build(got.reply), as_reply(request(0x7c, 2, 4, octets("00 80 00 02"))));
 }
 
 /* The enhanced block of a Request, that of the Reply, and the resulting terms. */
@@ -202,6 +251,41 @@ TEST(xiw_mpa_conclude, crc_if_either_wants_it)
 				  theirs || ours);
 }
 
+/* Flags of a Request and of its Reply, and whether large FPDUs may be sent. */
+struct LargeFlags {
+	uint8_t request, reply;
+	bool large;
+};
+
+TEST(xiw_mpa_conclude, large_fpdus_if_both_want_them)
+{
+	const LargeFlags cases[] = {
+		{ 0x48, 0x4c, true },
+		{ 0x48, 0x40, false },
+		{ 0x40, 0x40, false },
+		/* siw sends the flags of the Request back, and does not mean them */
+		{ 0x48, 0x48, false },
+		{ 0x48, 0x44, false },
+		/* what was not offered cannot be agreed to */
+		{ 0x40, 0x4c, false },
+		{ 0x44, 0x4c, false },
+		/* each FPDU starts in a segment of its own if the responder wants markers */
+		{ 0x48, 0xcc, false },
+		/* our markers are those of the other direction */
+		{ 0xc8, 0x4c, true },
+	};
+
+	for (const LargeFlags &c : cases)
+		for (uint8_t revision : { 1, 2 }) {
+			Conclusion got = conclude(request(c.request, revision, 0),
+						  request(c.reply, revision, 0));
+
+			EXPECT_EQ(got.ret, 0);
+			EXPECT_EQ(got.terms.tx_large_fpdus, c.large)
+				<< std::hex << int(c.request) << ' ' << int(c.reply);
+		}
+}
+
 TEST(xiw_mpa_conclude, reply_must_belong_to_the_request)
 {
 	const Octets rev_1 = request(0x40, 1, 0), rev_2 = request(0x40, 2, 0);
@@ -294,7 +378,8 @@ void expect_agreement(const xiw_mpa &request, uint16_t our_ird, uint16_t our_ord
 {
 	xiw_mpa_terms responder, initiator;
 	xiw_mpa reply;
-	int ret = xiw_mpa_answer(&reply, &responder, &request, false, our_ird, our_ord, 128);
+	const xiw_mpa_offer offer = { .ird = our_ird, .ord = our_ord, .max_ird = 128 };
+	int ret = xiw_mpa_answer(&reply, &responder, &request, &offer);
 
 	ASSERT_EQ(ret, request.ord > 128 && request.ord != open_value ? -EMSGSIZE : 0);
 	ASSERT_EQ(reply.ird == open_value, request.ord == open_value);

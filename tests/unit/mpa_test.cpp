@@ -112,6 +112,9 @@ TEST(xiw_mpa_parse, flags_are_told_apart)
 			EXPECT_EQ(got.mpa.crc, bool(flags & 0x40)) << flags;
 			EXPECT_EQ(got.mpa.reject, reply && flags & 0x20) << flags;
 			EXPECT_EQ(got.mpa.enhanced, bool(flags & 0x10)) << flags;
+			EXPECT_EQ(got.mpa.large_fpdus,
+				  reply ? (flags & 0x0c) == 0x0c : bool(flags & 0x08))
+				<< flags;
 			EXPECT_EQ(got.mpa.pd_len, flags & 0x10 ? 0 : 4) << flags;
 			EXPECT_EQ(got.mpa.ird, flags & 0x10 ? 1 : open_value) << flags;
 		}
@@ -127,6 +130,24 @@ TEST(xiw_mpa_parse, revision_1_is_never_enhanced)
 	EXPECT_FALSE(got.mpa.p2p);
 	EXPECT_EQ(got.pd, octets("80 10 c0 10"));
 	EXPECT_EQ(parse(request(0x50, 1, 0)).ret, 20);
+}
+
+TEST(xiw_mpa_parse, large_fpdus_are_known_in_any_frame)
+{
+	for (uint8_t revision : { 1, 2 }) {
+		EXPECT_TRUE(parse(request(0x48, revision, 0)).mpa.large_fpdus);
+		EXPECT_FALSE(parse(request(0x44, revision, 0)).mpa.large_fpdus);
+		for (uint8_t rejects : { 0, 0x20 }) {
+			auto large = [&](uint8_t flags) {
+				return parse_reply(as_reply(request(flags | rejects, revision, 0)))
+					.mpa.large_fpdus;
+			};
+
+			EXPECT_TRUE(large(0x4c));
+			EXPECT_FALSE(large(0x48)) << "as siw sends it back";
+			EXPECT_FALSE(large(0x44));
+		}
+	}
 }
 
 TEST(xiw_mpa_parse, enhanced_block_must_fit_the_private_data)
@@ -222,6 +243,19 @@ TEST(xiw_mpa_build, reject_is_said_by_a_reply_alone)
 		  as_reply(request(0x20, 1, 0)));
 }
 
+TEST(xiw_mpa_build, large_fpdus_are_offered_by_one_flag_and_agreed_to_by_two)
+{
+	for (uint8_t revision : { 1, 2 }) {
+		xiw_mpa mpa = { .revision = revision, .large_fpdus = true };
+
+		EXPECT_EQ(build(mpa), request(0x08, revision, 0));
+		mpa.reply = true;
+		EXPECT_EQ(build(mpa), as_reply(request(0x0c, revision, 0)));
+		mpa.reject = true;
+		EXPECT_EQ(build(mpa), as_reply(request(0x2c, revision, 0)));
+	}
+}
+
 TEST(xiw_mpa_build, client_server_model_has_no_rtr)
 {
 	EXPECT_EQ(build({ .revision = 2,
@@ -276,6 +310,7 @@ TEST(xiw_mpa_build, parse_reads_it_back)
 				.reply = coin(),
 				.markers = coin(),
 				.crc = coin(),
+				.large_fpdus = coin(),
 				.ird = open_value,
 				.ord = open_value,
 				.pd_len = uint16_t(pd.size()),

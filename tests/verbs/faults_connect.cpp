@@ -6,16 +6,11 @@
 #include "handshake.hpp"
 #include "raw_peer.hpp"
 #include "starved.hpp"
-
-#include <fcntl.h>
-#include <sched.h>
-#include <unistd.h>
+#include "tcp_memory.hpp"
 
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <thread>
 
 using namespace rdma;
 using injection::Call;
@@ -263,38 +258,6 @@ void farewell(const std::string &address)
 	require(failed > 0 && failed < 50, "TCP is asked now and then");
 	require(said && said->layer == 2, "the Terminate reports the CRC error");
 }
-
-/* How many pages all TCP sockets of the kernel may have. Only the first network namespace has the
- * setting.
- */
-class TcpMemory
-{
-public:
-	explicit TcpMemory(const std::string &pages) { exchange(pages, before_); }
-	TcpMemory(const TcpMemory &) = delete;
-	~TcpMemory()
-	{
-		std::string ignored;
-
-		exchange(before_, ignored);
-	}
-
-private:
-	static void exchange(const std::string &pages, std::string &before)
-	{
-		std::jthread([&] {
-			const int first = open("/proc/1/ns/net", O_RDONLY | O_CLOEXEC);
-			constexpr char file[] = "/proc/sys/net/ipv4/tcp_mem";
-
-			setns(first, CLONE_NEWNET);
-			close(first);
-			std::getline(std::ifstream(file), before);
-			std::ofstream(file) << pages;
-		});
-	}
-
-	std::string before_;
-};
 
 void tcp_memory(const std::string &address)
 {

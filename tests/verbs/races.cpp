@@ -351,6 +351,63 @@ void called_too_early(const std::string &address)
 	expect_event(listener.channel(), RDMA_CM_EVENT_CONNECT_REQUEST);
 }
 
+/* More than what a softirq receives itself. The worker to which it leaves that has to wait. */
+constexpr std::uint32_t left_to_worker = 60000;
+
+/*
+ * The worker has the receiver's queue pair in its list, but does not look at it. What the receiver posts
+ * meanwhile is sent by its doorbells.
+ */
+void answer_beside_worker(const std::string &address)
+{
+	Setting tcp(device_setting("loopback"), "0");
+	Pair pair(address);
+	Buffer from(pair.a().pd(), left_to_worker), to(pair.b().pd(), left_to_worker);
+
+	from.fill(1);
+	pair.b().receive(to.sge(0, left_to_worker), 1);
+
+	cases::Told pause("pause", "worker_round 3000");
+
+	pair.a().send(from.sge(0, left_to_worker), 1);
+	std::this_thread::sleep_for(300ms); /* until the worker is in the pause */
+
+	auto start = std::chrono::steady_clock::now();
+
+	for (std::uint64_t i = 1; i <= 3; i++) {
+		pair.b().write(to.sge(0, 8), from.address(), from.mr()->rkey, i);
+		expect_completion(pair.b().send_cq(), IBV_WC_SUCCESS, i);
+	}
+	require(std::chrono::steady_clock::now() - start < 1500ms, "the answers are sent at once");
+	expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 1);
+	require(to.holds(1, 0, left_to_worker), "the message comes when the worker goes on");
+}
+
+/*
+ * The peer sends and resets at once. What it sent is in the socket, and the worker comes later. Who
+ * sends may find out about the reset before the endpoint does.
+ */
+template <bool sends>
+void reset_before_worker(const std::string &address)
+{
+	for (int i = 0; i < 20; i++) {
+		Stream stream(address, Role::responder, { .memory = left_to_worker });
+		Octets message = fpdu(Untagged{}.ulpdu(octets_of(1, left_to_worker)));
+
+		stream.end().receive(stream.memory().sge(0, left_to_worker), 1);
+
+		cases::Told pause("pause", "worker_round 100");
+
+		stream.peer().say(message);
+		stream.peer().abort();
+		if (sends)
+			stream.end().write(stream.memory().sge(0, 1), 0, 1);
+		expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+		require(stream.memory().holds(1, 0, left_to_worker), "the data is right");
+		stream.expect_disconnect();
+	}
+}
+
 const cases::Case all[] = {
 	{ "a callback never meets a queue pair that was given back", callback_during_unbind },
 	{ "nothing goes over TCP while two ends are joined", doorbell_during_join },
@@ -364,6 +421,10 @@ const cases::Case all[] = {
 	{ "a call does not overtake an older one", call_behind_another },
 	{ "the deadline of a handshake does not end the farewell", deadline_before_farewell },
 	{ "a queue pair cannot be connected before it is complete", called_too_early },
+	{ "an answer does not wait for the worker that received", answer_beside_worker },
+	{ "what came before a reset is received", reset_before_worker<false> },
+	{ "what came before a reset is received if a send finds out first",
+	  reset_before_worker<true> },
 };
 
 } /* namespace */

@@ -432,7 +432,8 @@ void plain_if_nothing_is_wanted(const std::string &address)
 		std::optional<Peer> first = device.accept();
 		auto request = first->hear_frame();
 
-		require(request && request->flags == 0x50, "only the flags S and C are set");
+		require(request && request->flags == 0x58,
+			"only the flags S and C are set, and that of large FPDUs");
 
 		Enhanced asked(*request);
 

@@ -322,6 +322,7 @@ void m1_m2_enhanced_frames(const std::string &address)
 	const Octets reply = hex("4d 50 41 20 49 44 20 52 65 70 20 46 72 61 6d 65 | 50 02 00 04 |"
 				 "80 10 80 10");
 
+	Setting rfc_only(device_setting("large_fpdus"), "0");
 	Initiator calling(address, { .private_data = { 'h', 'i' } });
 	Peer called = calling.accept();
 

@@ -78,7 +78,7 @@ void request_for_a_reply(const std::string &address)
 void reserved_flags(const std::string &address)
 {
 	Responder device(address);
-	Frame reply = expect_accepted(device, { .flags = 0x6f });
+	Frame reply = expect_accepted(device, { .flags = 0x67 });
 
 	require(reply.flags == 0x40, std::format("the flags are {:#x}", reply.flags));
 
@@ -86,10 +86,10 @@ void reserved_flags(const std::string &address)
 	Peer called = caller.accept();
 	auto request = called.hear_frame();
 
-	require(request && !(request->flags & 0x2f),
+	require(request && !(request->flags & 0x27),
 		"the device's own Request sets no reserved flag");
 	reply = Initiator::accepting(*request);
-	reply.flags |= 0x0f;
+	reply.flags |= 0x07;
 	called.say(reply.octets());
 	expect_event(caller.channel(), RDMA_CM_EVENT_ESTABLISHED);
 }

@@ -5,6 +5,7 @@
 
 #define jiffies			0ul
 #define msecs_to_jiffies(ms)	((unsigned long)(ms))
+#define jiffies_to_msecs(n)	((unsigned int)(n))
 #define time_before_eq(a, b)	((long)((a) - (b)) <= 0)
 
 #endif /* XIW_FUZZ_LINUX_JIFFIES_H */

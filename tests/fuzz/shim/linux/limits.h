@@ -5,6 +5,7 @@
 
 #include_next <linux/limits.h>
 
+#define U16_MAX	((u16)~0u)
 #define U32_MAX	((u32)~0u)
 
 #endif /* XIW_FUZZ_LINUX_LIMITS_H */

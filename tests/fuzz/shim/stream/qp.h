@@ -20,8 +20,17 @@ struct xiw_driver {
 	const struct xiw_carrier	*carrier;
 };
 
+enum xiw_qp_lock_result {
+	XIW_QP_LOCKED,
+	XIW_QP_NO_SOCKET,
+	XIW_QP_LOCKED_OUT,
+};
+
 struct xiw_qp {
 	u32				qpn;
+	struct sock			*sk;
+	void				*loop;
+	enum xiw_qp_lock_result		lock;		/* result of a try to lock it */
 	struct {
 		struct xiw_srq		*srq;
 	}				ibqp;
@@ -33,7 +42,12 @@ struct xiw_qp {
 	struct xiw_rx			rx;
 	bool				open;
 	enum xiw_cause			cause;
+
+	/* Who was asked for what. */
 	u32				opened;
+	u32				looks_again;	/* by its endpoint */
+	bool				worker_may;	/* receive */
+	bool				worker_asked;
 };
 
 #define XIW_EP_EV_SOCKET	0
@@ -42,7 +56,12 @@ struct xiw_qp {
 
 #define xiw_qp_count(qp, stat, n)	do { } while (0)
 #define trace_xiw_rx_fpdu(qpn, hdr, len)	do { } while (0)
-#define in_softirq()			true
+
+extern bool fuzz_softirq;
+extern bool fuzz_worker;
+
+#define in_softirq()			fuzz_softirq
+#define in_task()			(!fuzz_softirq)
 
 static inline bool xiw_qp_open(const struct xiw_qp *qp)
 {
@@ -65,7 +84,14 @@ static inline void xiw_qp_lost(struct xiw_qp *qp)
 
 void xiw_ep_wake(struct xiw_ep *ep, int event);
 
-static inline void xiw_ep_look_later(struct xiw_ep *ep, u32 ms)
+void xiw_ep_look_later(struct xiw_ep *ep, unsigned int ms);
+
+static inline enum xiw_qp_lock_result xiw_qp_lock_now(struct xiw_qp *qp)
+{
+	return qp->lock;
+}
+
+static inline void xiw_qp_unlock(struct xiw_qp *qp)
 {
 }
 
@@ -75,6 +101,27 @@ static inline void xiw_qp_fire(struct xiw_qp *qp)
 
 static inline void xiw_worker_queue(struct xiw_qp *qp)
 {
+}
+
+static inline bool xiw_worker_receive(struct xiw_qp *qp)
+{
+	qp->worker_asked |= qp->worker_may;
+	return qp->worker_may;
+}
+
+static inline void xiw_worker_receive_again(struct xiw_qp *qp)
+{
+	qp->worker_asked = true;
+}
+
+static inline bool xiw_worker_is_current(void)
+{
+	return fuzz_worker;
+}
+
+static inline bool xiw_worker_receives(const struct xiw_qp *qp)
+{
+	return qp->worker_asked;
 }
 
 static inline bool xiw_tx_run(struct xiw_qp *qp, u32 budget)
