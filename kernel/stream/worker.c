@@ -129,7 +129,8 @@ void xiw_worker_receive_again(struct xiw_qp *qp)
 
 bool xiw_worker_is_current(void)
 {
-	return in_task() && raw_cpu_read(workers.task) == current;
+	/* The task is bound to its CPU, and no other task finds itself there. */
+	return in_task() && READ_ONCE(raw_cpu_ptr(&workers)->task) == current;
 }
 
 /*
@@ -330,7 +331,7 @@ static int worker_begin(unsigned int cpu)
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	sched_setattr_nocheck(task, &short_slices);
-	worker->task = task;
+	WRITE_ONCE(worker->task, task);
 	smp_wmb();	/* pairs with worker_pick() */
 	cpumask_set_cpu(cpu, &worker_cpus);
 	wake_up_process(task);
@@ -366,7 +367,7 @@ static void worker_end(unsigned int cpu)
 	cpumask_clear_cpu(cpu, &worker_cpus);
 	synchronize_rcu();
 	kthread_stop(worker->task);
-	worker->task = NULL;
+	WRITE_ONCE(worker->task, NULL);
 	worker_hand_over(worker);
 }
 
