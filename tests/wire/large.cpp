@@ -115,7 +115,7 @@ void device_does_not(const std::string &address, Role role)
 /* A peer that sends an FPDU of a whole Send in two parts. */
 struct Sender {
 	static constexpr std::uint32_t size = 65535 - 18; /* the longest ULPDU */
-	static constexpr std::uint32_t first_part = 40000;
+	static constexpr std::uint32_t first_part = 60000;
 
 	Sender(const std::string &address, Role role, std::uint8_t flags = 0x40)
 		: stream(address, role, setup(role, flags)),
@@ -160,7 +160,7 @@ std::deque<Sender> begun(const std::string &address, Role role)
 {
 	std::deque<Sender> senders;
 
-	for (int i = 0; i < 96; i++)
+	for (int i = 0; i < 64; i++)
 		senders.emplace_back(address, role).begin();
 	return senders;
 }
