@@ -27,10 +27,9 @@
 
 /*
  * A softirq leaves at least this much to a worker. Between two namespaces of one host it runs on
- * the CPU that sends, and that CPU would do all the copying while the others look on: Writes of 64
- * KiB over a veth pair made 278 MiB/s, and 487 since. If the worker does not come, because other
- * tasks keep it from its CPU, the softirq takes over when a share of the receive buffer is used, 1
- * / RX_LATE_SHARE.
+ * the CPU that sends, and that CPU would do all the copying while the others look on. If the worker
+ * does not come, because other tasks keep it from its CPU, the softirq takes over when the share
+ * 1 / RX_LATE_SHARE of the receive buffer is used.
  */
 #define RX_WORKER_MIN		(32 * 1024)
 #define RX_LATE_SHARE		4

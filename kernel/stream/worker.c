@@ -189,7 +189,7 @@ static bool worker_transmit(struct xiw_qp *qp)
 static void worker_receive(struct xiw_qp *qp)
 {
 	if (!xiw_rx_drive_now(qp))
-		set_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
+		xiw_worker_receive_again(qp);
 }
 
 /* Asks for doorbells, if the worker has watched the ring, and gives the queue pair up. */
