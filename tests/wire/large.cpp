@@ -3,11 +3,10 @@
  * that fit a segment.
  */
 #include "../verbs/device.hpp"
-#include "../verbs/tcp_memory.hpp"
+#include "sender.hpp"
 #include "stream.hpp"
 
 #include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -112,74 +111,6 @@ void device_does_not(const std::string &address, Role role)
  * TCP has no memory
  */
 
-/* A peer that sends an FPDU of a whole Send in two parts. */
-struct Sender {
-	static constexpr std::uint32_t size = 65535 - 18; /* the longest ULPDU */
-	static constexpr std::uint32_t first_part = 60000;
-
-	Sender(const std::string &address, Role role, std::uint8_t flags = 0x40)
-		: stream(address, role, setup(role, flags)),
-		  octets(fpdu(Untagged{}.ulpdu(octets_of(1, size))))
-	{
-	}
-	/* Without CRCs the peer does not look at the FPDU with which the device opens the stream. */
-	static Setup setup(Role role, std::uint8_t flags)
-	{
-		Frame reply = enhanced_reply(peer_to_peer | 16, ready_write | 16);
-
-		reply.flags = flags | 0x10;
-		return { .request = { .flags = flags },
-			 .reply = reply,
-			 .memory = size,
-			 .open = (flags & 0x40) || role == Role::responder };
-	}
-	void begin() { stream.peer().say(first(octets, first_part)); }
-	/* Sends the pages of a file, whose octets may change until the device reads them. */
-	void begin_from(int file)
-	{
-		require(write(file, octets.data(), first_part) == first_part &&
-				sendfile(stream.peer().fd(), file, &at_first, first_part) ==
-					first_part,
-			"the pages of a file are sent");
-	}
-	void end() { stream.peer().say(after(octets, first_part)); }
-	void post() { stream.end().receive(stream.memory().sge(0, size), 1); }
-	void expect()
-	{
-		expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
-		require(stream.memory().holds(1, 0, size), "the data is right");
-	}
-
-	Stream stream;
-	Octets octets;
-	off_t at_first = 0;
-};
-
-/* Many of them, because each CPU has some memory that no limit counts. */
-std::deque<Sender> begun(const std::string &address, Role role)
-{
-	std::deque<Sender> senders;
-
-	for (int i = 0; i < 64; i++)
-		senders.emplace_back(address, role).begin();
-	return senders;
-}
-
-void no_room(const std::string &address, Role role)
-{
-	std::deque<Sender> senders = begun(address, role);
-
-	for (Sender &sender : senders)
-		sender.post();
-
-	const TcpMemory hardly_any("1 1 1");
-
-	for (Sender &sender : senders)
-		sender.end();
-	for (Sender &sender : senders)
-		sender.expect();
-}
-
 /* The FPDU may be complete before the application posts its receive. */
 void no_room_and_no_receive(const std::string &address, Role role)
 {
@@ -263,7 +194,7 @@ void room_for_all(const std::string &address, Role role)
 }
 
 const cases::Case all[] = {
-	{ "MPA-30 an FPDU comes for which TCP has no room", in_both_roles<no_room> },
+	{ "MPA-30 an FPDU comes for which TCP has no room", in_both_roles<send_without_room> },
 	{ "MPA-30 an FPDU for which TCP has no room waits for a receive",
 	  in_both_roles<no_room_and_no_receive> },
 	{ "MPA-30 the start of an FPDU comes for which TCP has no room",
