@@ -127,12 +127,6 @@ void xiw_worker_receive_again(struct xiw_qp *qp)
 	set_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
 }
 
-bool xiw_worker_is_current(void)
-{
-	/* The task is bound to its CPU, and no other task finds itself there. */
-	return in_task() && READ_ONCE(raw_cpu_ptr(&workers)->task) == current;
-}
-
 /*
  * Trying again
  */
@@ -298,6 +292,12 @@ static int worker_main(void *arg)
 	return 0;
 }
 
+/* While a CPU goes offline, its worker may run on another one. */
+bool xiw_worker_is_current(void)
+{
+	return in_task() && kthread_func(current) == worker_main;
+}
+
 /*
  * CPUs come and go
  */
@@ -331,7 +331,7 @@ static int worker_begin(unsigned int cpu)
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	sched_setattr_nocheck(task, &short_slices);
-	WRITE_ONCE(worker->task, task);
+	worker->task = task;
 	smp_wmb();	/* pairs with worker_pick() */
 	cpumask_set_cpu(cpu, &worker_cpus);
 	wake_up_process(task);
@@ -367,7 +367,7 @@ static void worker_end(unsigned int cpu)
 	cpumask_clear_cpu(cpu, &worker_cpus);
 	synchronize_rcu();
 	kthread_stop(worker->task);
-	WRITE_ONCE(worker->task, NULL);
+	worker->task = NULL;
 	worker_hand_over(worker);
 }
 
