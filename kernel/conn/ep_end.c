@@ -103,9 +103,10 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 		return false;
 	lock_sock(ep->sk);
 	xiw_pause("ep_part");
-	if (ep->qp && xiw_worker_receives(ep->qp))
-		xiw_rx_run(ep->qp, ep->sk);	/* it came before this end */
 	if (ep->qp) {
+		/* What has come before this end is received, if anybody can still learn of it. */
+		if (ep->state == XIW_EP_OPEN && !READ_ONCE(ep->qp->dying))
+			xiw_rx_run(ep->qp, ep->sk);
 		driver = xiw_carrier_enter(ep->qp);
 		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);
 		xiw_carrier_leave(&driver);

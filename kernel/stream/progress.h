@@ -172,6 +172,7 @@ struct xiw_tx {
 	bool			hold;		/* until the first FPDU, RFC 5044 section 7.1.2 */
 	bool			responses;	/* go first in this turn; toggles with each turn */
 	bool			blocked;	/* waits for an event other than a doorbell */
+	bool			lost;		/* TCP takes no more */
 };
 
 /**

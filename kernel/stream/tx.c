@@ -2,6 +2,7 @@
 /* tx.c - runs that turn work requests and Responses into segments, and have them carried */
 
 #include "carrier/segment.h"
+#include "conn/ep.h"
 #include "pause.h"
 #include "stream/complete.h"
 #include "stream/request.h"
@@ -132,23 +133,19 @@ static bool tx_idle(struct xiw_qp *qp)
 	return true;
 }
 
-/*
- * What a worker has been asked to receive came before the end, so it goes first, and then tries
- * again.
- */
+/* What has come may not be processed yet, so the endpoint ends the stream when it has been. */
 static void tx_lost(struct xiw_qp *qp)
 {
-	if (xiw_worker_receives(qp))
-		xiw_worker_queue(qp);
-	else
-		xiw_qp_lost(qp);
+	qp->tx.lost = true;
+	xiw_ep_wake(qp->ep, XIW_EP_EV_SOCKET);
 }
 
 /* Acts on the end of a run. Return: whether the caller should continue at once. */
 static bool tx_judge(struct xiw_qp *qp, enum tx_end end)
 {
 	WRITE_ONCE(qp->tx.blocked, end == TX_END_FULL || end == TX_END_NO_MEMORY ||
-		   (end == TX_END_IDLE && qp->tx.request.state) || !xiw_qp_open(qp));
+		   end == TX_END_LOST || (end == TX_END_IDLE && qp->tx.request.state) ||
+		   !xiw_qp_open(qp));
 	if (unlikely(end == TX_END_NO_MEMORY))
 		xiw_worker_retry(qp);
 	else

@@ -222,8 +222,10 @@ static bool worker_serve(struct xiw_qp *qp)
 	if (test_bit(XIW_WORKER_LOCKED_OUT, &qp->worker_flags))
 		return false;
 	receives = xiw_worker_take(qp, XIW_WORKER_RECEIVES);
-	if (receives)
+	if (receives) {
+		xiw_pause("worker_receive");
 		worker_receive(qp);
+	}
 	return (worker_looks(qp) && worker_transmit(qp)) || receives;
 }
 

@@ -54,11 +54,10 @@ static inline bool xiw_worker_receives(const struct xiw_qp *qp)
 	return test_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
 }
 
-/*
- * Has the worker in which the caller runs receive again, after it has served others. Whether the
- * caller runs in a worker.
- */
+/* Has the worker receive again that has the queue pair, or that xiw_worker_queue() gives it to. */
 void xiw_worker_receive_again(struct xiw_qp *qp);
+
+/* Whether the caller runs in a worker. Context: any. */
 bool xiw_worker_is_current(void);
 
 /* Has a worker do what it could not do, because the socket was locked. Context: any. */

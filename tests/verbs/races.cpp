@@ -383,6 +383,9 @@ void answer_beside_worker(const std::string &address)
 	require(to.holds(1, 0, left_to_worker), "the message comes when the worker goes on");
 }
 
+/* Where a worker is that has been asked to receive: it has not begun, or waits for the socket. */
+const std::string late_places[] = { "worker_round 100", "worker_receive 100" };
+
 /*
  * The peer sends and resets at once. What it sent is in the socket, and the worker comes later. Who
  * sends may find out about the reset before the endpoint does.
@@ -396,7 +399,7 @@ void reset_before_worker(const std::string &address)
 
 		stream.end().receive(stream.memory().sge(0, left_to_worker), 1);
 
-		cases::Told pause("pause", "worker_round 100");
+		cases::Told pause("pause", late_places[i % 2]);
 
 		stream.peer().say(message);
 		stream.peer().abort();
@@ -406,6 +409,70 @@ void reset_before_worker(const std::string &address)
 		require(stream.memory().holds(1, 0, left_to_worker), "the data is right");
 		stream.expect_disconnect();
 	}
+}
+
+/*
+ * What has come is received before this end ends the connection, wherever the worker is. After 20 ms
+ * the endpoint would look itself.
+ */
+void end_before_worker(const std::string &address)
+{
+	for (int i = 0; i < 20; i++) {
+		Stream stream(address, Role::responder, { .memory = left_to_worker });
+
+		stream.end().receive(stream.memory().sge(0, left_to_worker), 1);
+
+		cases::Told pause("pause", late_places[i % 2]);
+
+		stream.peer().say(fpdu(Untagged{}.ulpdu(octets_of(1, left_to_worker))));
+		std::this_thread::sleep_for(3ms); /* the worker is in the pause */
+		rdma_disconnect(stream.end().id());
+		expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+		require(stream.memory().holds(1, 0, left_to_worker), "the data is right");
+	}
+}
+
+/* The worker is late. The shared requests go to others, and not to the messages that have come. */
+void destroyed_before_worker(const std::string &address)
+{
+	Setting tcp(device_setting("loopback"), "0");
+	Device device(address);
+	Buffer into(device.pd(), left_to_worker);
+
+	for (int i = 0; i < 20; i++) {
+		Srq srq = device.create_srq(8);
+		Pair short_lived(address, {}, { .srq = srq.get() });
+		Pair pair(address, {}, { .srq = srq.get() });
+		Buffer from(pair.a().pd(), left_to_worker);
+		Buffer lost(short_lived.a().pd(), left_to_worker);
+
+		post(srq.get(), into.sge(0, left_to_worker), 1);
+		{
+			cases::Told pause("pause", late_places[i % 2]);
+
+			short_lived.a().send(lost.sge(0, left_to_worker));
+			std::this_thread::sleep_for(3ms); /* the worker is in the pause */
+			rdma_destroy_qp(short_lived.b().id());
+		}
+		pair.a().send(from.sge(0, left_to_worker), 1);
+		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 1);
+	}
+}
+
+/* A Send that waits has come before the end, and waits on if this end finds out by sending. */
+void reset_before_receive(const std::string &address)
+{
+	Stream stream(address, Role::responder);
+
+	stream.peer().say(fpdu(Untagged{}.ulpdu(octets_of(1, 64))));
+	std::this_thread::sleep_for(50ms); /* it waits for a receive */
+	stream.peer().abort();
+	stream.end().write(stream.memory().sge(0, 1), 0, 1);
+	std::this_thread::sleep_for(50ms);
+	stream.end().receive(stream.memory().sge(0, 64), 1);
+	expect_completion(stream.end().recv_cq(), IBV_WC_SUCCESS, 1);
+	require(stream.memory().holds(1, 0, 64), "the data is right");
+	stream.expect_disconnect();
 }
 
 const cases::Case all[] = {
@@ -425,6 +492,10 @@ const cases::Case all[] = {
 	{ "what came before a reset is received", reset_before_worker<false> },
 	{ "what came before a reset is received if a send finds out first",
 	  reset_before_worker<true> },
+	{ "what came before this end disconnects is received", end_before_worker },
+	{ "what came before a queue pair is destroyed uses no shared requests",
+	  destroyed_before_worker },
+	{ "a Send that waits outlives a reset that a send finds out", reset_before_receive },
 };
 
 } /* namespace */
