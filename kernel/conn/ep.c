@@ -363,7 +363,7 @@ static bool ep_stream_is_over(const struct xiw_ep *ep)
 
 	if (!qp->carrier->resends && qp->rx.waits && xiw_qp_open(qp))
 		return false;
-	return ep->qp->tx.lost || xiw_sock_ended(ep->sk);
+	return qp->tx.lost || xiw_sock_ended(ep->sk);
 }
 
 /*

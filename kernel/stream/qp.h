@@ -283,7 +283,7 @@ void xiw_qp_detached(struct xiw_qp *qp);
  */
 void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_headers *fault);
 
-/* As xiw_qp_fail(), but without a Terminate or an event: TCP or the peer has ended the stream. */
+/* As xiw_qp_fail(), but without a Terminate or an event: the peer has ended the stream. */
 void xiw_qp_lost(struct xiw_qp *qp);
 
 /* Has received data processed again. The caller keeps @qp attached. Context: any. */

@@ -54,7 +54,7 @@ static inline bool xiw_worker_receives(const struct xiw_qp *qp)
 	return test_bit(XIW_WORKER_RECEIVES, &qp->worker_flags);
 }
 
-/* Has the worker receive again that has the queue pair, or that xiw_worker_queue() gives it to. */
+/* Has the worker in which the caller runs receive again, after it has served others. */
 void xiw_worker_receive_again(struct xiw_qp *qp);
 
 /* Whether the caller runs in a worker. Context: any. */
