@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <format>
 #include <optional>
 #include <thread>
@@ -432,14 +433,20 @@ void end_before_worker(const std::string &address)
 	}
 }
 
-/* The worker is late. The shared requests go to others, and not to the messages that have come. */
+/*
+ * The worker is late. The shared requests go to others, and not to the messages that have come. On a
+ * busy machine this thread may be late as well: then the message is received before the end, and
+ * takes the request.
+ */
 void destroyed_before_worker(const std::string &address)
 {
+	constexpr int rounds = 20;
 	Setting tcp(device_setting("loopback"), "0");
 	Device device(address);
 	Buffer into(device.pd(), left_to_worker);
+	int left_to_others = 0;
 
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < rounds; i++) {
 		Srq srq = device.create_srq(8);
 		Pair short_lived(address, {}, { .srq = srq.get() });
 		Pair pair(address, {}, { .srq = srq.get() });
@@ -455,8 +462,10 @@ void destroyed_before_worker(const std::string &address)
 			rdma_destroy_qp(short_lived.b().id());
 		}
 		pair.a().send(from.sge(0, left_to_worker), 1);
-		expect_completion(pair.b().recv_cq(), IBV_WC_SUCCESS, 1);
+		left_to_others += poll_until(pair.b().recv_cq(), 2000).has_value();
 	}
+	std::printf("%d of %d requests were left to others\n", left_to_others, rounds);
+	require(left_to_others > rounds / 2, "most requests are left to others");
 }
 
 /* A Send that waits has come before the end, and waits on if this end finds out by sending. */

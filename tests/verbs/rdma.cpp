@@ -262,7 +262,7 @@ void End::receive(ibv_sge into, std::uint64_t wr_id)
 		fail("ibv_post_recv", err);
 }
 
-static std::optional<ibv_wc> poll_until(ibv_cq *cq, int timeout_ms)
+std::optional<ibv_wc> poll_until(ibv_cq *cq, int timeout_ms)
 {
 	auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
 	ibv_wc wc = {};

@@ -210,6 +210,9 @@ private:
 	ibv_qp_cap cap_ = {};
 };
 
+/* The next completion of a queue, or none if it does not come in time. */
+std::optional<ibv_wc> poll_until(ibv_cq *cq, int timeout_ms);
+
 /* The next completion of a queue; fails after the timeout. */
 ibv_wc next_completion(ibv_cq *cq, int timeout_ms = 10000, Where where = Where::current());
 
