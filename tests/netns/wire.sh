@@ -70,10 +70,12 @@ octets_of_fpdus() {
 }
 
 # octets_of_streams: counts both directions, except the frames of the handshake. Sequence numbers
-# tell the octets of a direction, even if the capture lacks a segment: the first octet is number 1.
+# tell the octets of a direction, even if the capture lacks a segment: the first octet is number 1,
+# and the FIN has the number behind the last one.
 octets_of_streams() {
 	read_capture -T fields -e tcp.stream -e tcp.srcport -e tcp.seq -e tcp.len \
-		-e iwarp_mpa.pdlength -Y 'tcp.len > 0 && !tcp.analysis.retransmission' 2>/dev/null |
+		-e iwarp_mpa.pdlength \
+		-Y '(tcp.len > 0 || tcp.flags.fin == 1) && !tcp.analysis.retransmission' 2>/dev/null |
 		awk '{
 			end = $3 + $4 - 1
 			if (end > octets[$1, $2])

@@ -462,7 +462,10 @@ void destroyed_before_worker(const std::string &address)
 			rdma_destroy_qp(short_lived.b().id());
 		}
 		pair.a().send(from.sge(0, left_to_worker), 1);
-		left_to_others += poll_until(pair.b().recv_cq(), 2000).has_value();
+		if (const auto wc = poll_until(pair.b().recv_cq(), 2000)) {
+			require(wc->status == IBV_WC_SUCCESS && wc->wr_id == 1, "the Send arrives");
+			left_to_others++;
+		}
 	}
 	std::printf("%d of %d requests were left to others\n", left_to_others, rounds);
 	require(left_to_others > rounds / 2, "most requests are left to others");
