@@ -111,7 +111,7 @@ tell_failures() {
 end_parts() {
 	await_parts
 	[[ $failed -eq 0 ]] || tell_failures
-	printf 'took %s s\n' "${times[@]}"
+	[[ ${#times[@]} -eq 0 ]] || printf 'took %s s\n' "${times[@]}"
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[[ $failed -eq 0 && $passed -gt 0 ]]
 }
