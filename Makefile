@@ -5,11 +5,13 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 
 .PHONY: all module provider install install-module install-provider
-.PHONY: demo check check-debug coverage fuzz mutate soak bench style drawings clean
+.PHONY: demo check check-debug coverage fuzz mutate soak bench style drawings clean distclean
 
 all: module provider
 
 module:
+	@test -e $(KDIR)/Makefile || { echo "make: there are no kernel headers in $(KDIR):" \
+		"install linux-headers-$$(uname -r), or name others by KDIR=" >&2; exit 1; }
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
 provider:
@@ -60,5 +62,9 @@ drawings:
 	@tools/draw
 
 clean:
-	$(MAKE) -C $(KDIR) M=$(CURDIR) clean
 	rm -rf build
+	test ! -e $(KDIR)/Makefile || $(MAKE) -C $(KDIR) M=$(CURDIR) clean
+
+# Removes the cache of what the targets above have downloaded and made, too: /var/cache/xiw, XIW_CACHE.
+distclean: clean
+	@tools/guest/remove-cache

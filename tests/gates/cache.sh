@@ -119,7 +119,26 @@ guests_root_is_closed() {
 	mode_is "$(dirname "$root")" 700
 }
 
-plan 11
+cache_is_removed() {
+	local dir=$scratch/removed
+	with_cache "$dir" hold_items
+	mkdir "$dir/item-0123456789ab"
+	# shellcheck disable=SC2016 # the inner shell's words
+	fails 1 'a run is using the cache' \
+		with_cache "$dir" eval 'hold_items; "$tree/tools/guest/remove-cache"'
+	[[ -d $dir/item-0123456789ab ]]
+	touch "$dir/precious"
+	fails 1 'holds "precious"' env XIW_CACHE="$dir" "$tree/tools/guest/remove-cache"
+	rm "$dir/precious" && [[ -d $dir/item-0123456789ab ]]
+	XIW_CACHE=$dir "$tree/tools/guest/remove-cache"
+	[[ ! -e $dir ]]
+	XIW_CACHE=$dir "$tree/tools/guest/remove-cache"
+	mkdir "$dir" && touch "$dir/precious"
+	fails 1 'is no cache of xiw.s' env XIW_CACHE="$dir" "$tree/tools/guest/remove-cache"
+	[[ -e $dir/precious ]]
+}
+
+plan 12
 claim "only root may enter a new cache"			new_folder_is_closed
 claim "an empty folder becomes a cache"			empty_folder_is_closed
 claim "a folder with others' files is refused and left as it is" folder_of_others_is_refused
@@ -129,6 +148,7 @@ claim "a cache from before the marker is taken over"	earlier_cache_is_taken_over
 claim "only old items are removed, and nothing outside"	only_old_items_go
 claim "an item in the making is not taken for an old one" item_in_the_making_stays
 claim "nothing is removed without the marker"		nothing_is_removed_without_the_marker
+claim "the whole cache is removed, but not while it is used" cache_is_removed
 claim "a world-writable image is found"			open_root_is_found
 claim "only root may write to the guest's root folder"	guests_root_is_closed
 finish

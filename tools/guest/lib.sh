@@ -27,8 +27,26 @@ die() { say "error: $*"; exit 1; }
 # need_root: fails unless run by root. All scripts mount, make roots and read root's cache.
 need_root() {
 	[[ $EUID -eq 0 ]] || die "must run as root"
+	check_machine
 	open_cache
 	mkdir -p "$cache/log"
+}
+
+# check_machine: fails, before anything is installed, where the tools cannot work: they install Debian's
+# packages, and QEMU and make take some characters of a path for something else.
+check_machine() {
+	local id version name
+	id=$(sed -n 's/^ID=//p' /etc/os-release)
+	version=$(sed -n 's/^VERSION_ID="\(.*\)"/\1/p' /etc/os-release)
+	name=$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)
+	[[ $id == debian && ${version:-99} -ge 12 ]] ||
+		die "this is ${name:-no Debian}, but the tools install packages of Debian 12 or newer;" \
+			"\"make && make install\" works anywhere (README.md)"
+	[[ $(uname -m) == x86_64 ]] ||
+		die "this machine is $(uname -m), but the tools emulate guests on x86_64 only"
+	[[ $tree != *[[:space:],:\#\$\"\']* ]] ||
+		die "the path \"$tree\" has a character that QEMU or make takes for something else;" \
+			"move the tree to a path without spaces, quotes and ,:#\$"
 }
 
 # open_cache: makes the cache, or checks that the folder is one, and closes it to other users.
@@ -54,8 +72,9 @@ open_cache() {
 # the marker existed are recognised by their lock and by having only names that such caches had.
 foreign_names() {
 	local names known='apt|log|run|kernels(\.new)?|newest-source\.table(\.[a-z0-9]+)?|[a-z0-9.-]+\.lock'
-	known+='|[a-z0-9.-]+-[0-9a-f]{12}(\.new)?'
+	known+='|[a-z0-9.-]+-[0-9a-f]{12}(\.new)?|accelerator-[0-9a-f-]{36}'
 	[[ -e $cache/use.lock ]] || known=
+	known+="|$marker"
 	names=$(find "$cache" -mindepth 1 -maxdepth 1 -printf '%f\n')
 	grep -vxE -m 1 "$known" <<<"$names" || true
 }
