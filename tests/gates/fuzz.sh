@@ -30,7 +30,7 @@ finds() {
 
 all_pass() {
 	make_copy
-	"$copy/tools/fuzz" --time 4
+	"$copy/tools/fuzz" --time 10
 }
 
 plan 12
