@@ -9,6 +9,7 @@ of a type or a static assertion. A mutant that makes no sense does not compile, 
 import bisect
 import collections
 import glob
+import hashlib
 import os
 import re
 
@@ -211,15 +212,26 @@ def apply(text, mutant):
     return text[:mutant.start] + mutant.new + text[mutant.end:]
 
 
-def mutants_of(tree):
-    """All mutants of kernel/, in the order of their places."""
-    found = []
+def files_of(tree):
+    """The files of kernel/ that mutants are made of: their names and texts."""
     for path in sorted(glob.glob(os.path.join(tree, "kernel/**/*.[ch]"), recursive=True)):
         name = os.path.relpath(path, tree)
         if not LEFT_OUT.match(name):
             with open(path, encoding="utf-8") as file:
-                found += Source(name, file.read()).mutants
-    return found
+                yield name, file.read()
+
+
+def version_of(tree):
+    """A hash of these files."""
+    digest = hashlib.sha256()
+    for name, text in files_of(tree):
+        digest.update(f"{name}\0{text}".encode())
+    return digest.hexdigest()[:12]
+
+
+def mutants_of(tree):
+    """All mutants of kernel/, in the order of their places."""
+    return [mutant for name, text in files_of(tree) for mutant in Source(name, text).mutants]
 
 
 def draw(mutants, random):

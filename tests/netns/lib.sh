@@ -50,6 +50,14 @@ plan() {
 	echo "xiw-test $$ begins $theme" >/dev/kmsg
 }
 
+# keep_counters CLAIM SECONDS: for tools/coverage --claims, keeps what was run of the module. What a claim
+# has begun may end a moment later.
+keep_counters() {
+	[[ ${KEEP_CLAIMS:-} ]] || return 0
+	[[ ! $1 ]] || sleep 0.3
+	"$here/../coverage/keep" "$theme" "$@"
+}
+
 # stage CLAIM COMMAND...: proves one claim. Status 4 is a skip only if COMMAND has also written the
 # reason to XIW_SKIPPED. Programs fail with all kinds of status, iscsiadm for example with 4.
 stage() {
@@ -60,6 +68,7 @@ stage() {
 		return
 	fi
 	rm -f "$XIW_SKIPPED"
+	keep_counters "" 0
 	(
 		set -eE
 		trap 'say "line $LINENO: status $?: $BASH_COMMAND"' ERR
@@ -68,6 +77,7 @@ stage() {
 	) 2>&1 </dev/null | sed -u 's/^/# /'
 	status=${PIPESTATUS[0]}
 	say "# took $((SECONDS - start)) s"
+	keep_counters "$claim" $((SECONDS - start))
 	if [[ $status -eq 0 ]]; then
 		ktap_test_pass "$claim"
 	elif [[ $status -eq 4 && -s $XIW_SKIPPED ]]; then
