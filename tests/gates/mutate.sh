@@ -26,7 +26,7 @@ plant() {
 make_lists() {
 	make_copy
 	plant
-	sed -E '/^link/!s/^([a-z]+)\t.*/\1 siw/' "$tree/tests/themes" >"$scratch/themes"
+	sed -E 's/^(link)\t.*/\1 native/; t; s/^([a-z]+)\t.*/\1 siw/' "$tree/tests/themes" >"$scratch/themes"
 	echo 'kernel/mem/ native/link:^ibv_devinfo' >"$scratch/suites"
 	mkdir -p "$copy/build"	# what the tree has built for its guests is not built again
 	[[ ! -e $tree/build/guests/lock ]] ||
@@ -90,6 +90,36 @@ refuses_wrong_list() {
 	cp "$scratch/equivalent" "$list"
 }
 
+# table NUMBERS: writes a table in which the line that decides on max_mr_size is run by these claims:
+# 0 is the one that notices a mutant of it.
+table() {
+	local line version
+	line=$(grep -n 'attr->max_mr_size = ' "$copy/kernel/device.c" | cut -d: -f1)
+	version=$(PYTHONPATH=$copy/tests/mutation python3 -B -c \
+		'import points, sys; print(points.version_of(sys.argv[1]))' "$copy")
+	jq -n --arg line "$line" --arg version "$version" --argjson numbers "$1" '{
+		kernel: $version,
+		claims: [["link", "ibv_devinfo shows an active iWARP port", 1], ["link", "another", 1]],
+		lines: { "kernel/device.c": { ($line): $numbers } },
+		starts: { "kernel/device.c": [1] }
+	}' >"$scratch/table"
+}
+
+# The same mutant is not noticed if the table says that other claims run the line.
+uses_table() {
+	local number
+	number=$(number_of "$noticed")
+	table '[1]'
+	prints 'SURVIVED 1 suites' mutate --claims "$scratch/table" --only "$number"
+	table '[0, 1]'
+	prints 'caught after .* by native/link:covering: ibv_devinfo' \
+		mutate --claims "$scratch/table" --only "$number"
+	sed -i 's/"kernel": "/&x/' "$scratch/table"
+	fails 1 'kernel/ has changed since .*/table was written' \
+		mutate --claims "$scratch/table" --only "$number"
+	fails 2 'there is no file ' mutate --claims "$scratch/nosuch"
+}
+
 # has_mutant: the built copy differs from the tree.
 has_mutant() { ! cmp -s "$copy/$1" "$copy/build/mutate/tree/$1"; }
 
@@ -124,16 +154,18 @@ goes_on() {
 		length == 1 and .[0].kind == "removed statement"' "$copy/build/mutate/seed-1.json"
 }
 
+noticed='device_query\(\): removed statement - attr->max_mr_size ='
 survivor='xiw_atomic_compute\(\): removed statement - \*new_value = \(old'
 
-plan 11
+plan 12
 claim "mutants are listed"				make_lists
 claim "a tree that fails without a mutant is refused"	refuses_failing_tree
 claim "a suite without a claim is refused"		refuses_wrong_table
 claim "a wrong list of mutants that make no difference is refused"	refuses_wrong_list
 claim "a mutant that a claim notices is caught" \
 	comes_to 'caught after .* by native/link: ibv_devinfo' \
-	'device_query\(\): removed statement - attr->max_mr_size ='
+	"$noticed"
+claim "only the claims that run a line judge its mutant, if that is known"	uses_table
 claim "a mutant that hangs is caught" \
 	comes_to 'caught after .* by native/link: ' 'device_check_netdev\(\): missing release - rtnl_unlock'
 claim "a run that is stopped says how to go on"		stops

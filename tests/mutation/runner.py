@@ -39,6 +39,10 @@ UNIT_BUILD = """[[ -e build/unit-kernel/build.ninja ]] ||
 cmake --build build/unit-kernel >build/unit-kernel.log"""
 UNIT = "ctest --test-dir build/unit-kernel --stop-on-failure -j 2"
 
+# The claims of finish() in tests/netns/lib.sh.
+AT_THE_END = ("no object is left of programs that ended", "links go and the module unloads",
+              "the kernel's log is clean")
+
 # Which suite failed, and what failed in it: the name of a claim, if claim is true.
 Verdict = collections.namedtuple("Verdict", "suite how claim", defaults=[False])
 
@@ -220,8 +224,9 @@ class Guest:
     RESULT = re.compile(r"# (not ok|ok) \d+ (.*?) *(# SKIP.*)?$")
     END = re.compile(r"(not ok|ok) \d+ selftests: ")
 
-    def __init__(self, copy, vehicle, suites, known):
+    def __init__(self, copy, vehicle, suites, known, only):
         self.copy, self.vehicle, self.suites = copy, VEHICLES[vehicle], suites
+        self.only = only		# for some suites: the claims of it that run
         self.known = known		# for each suite: the claims that hold without a mutant
         self.suite, self.last = suites[0], "nothing"
         self.held = set()		# claims of the suite that runs
@@ -235,6 +240,7 @@ class Guest:
                                check=True, text=True, stdout=subprocess.PIPE).stdout.split()
         for suite in self.suites:
             theme, _, only = suite.partition("/")[2].partition(":")
+            only = self.only.get(suite, only)
             text.append(" ".join([
                 "echo", shlex.quote("=== " + suite), ";", "make -s -C tests",
                 "OUTPUT=/xiw/build/guests/tests", *words, "LOOPS=1",
@@ -290,9 +296,14 @@ class Guest:
         return Verdict(self.suite, f"no result: {min(missing)}") if missing else None
 
 
-def run_suites(copy, suites, known, passed):
-    """Runs suites in this order, consecutive ones of one vehicle in one guest. Returns the verdict
-    of the first that fails, or None."""
+def exactly(claims):
+    """A regular expression for these claims."""
+    return "^(" + "|".join(re.sub(r"([][.*+?(){}|^$\\])", r"\\\1", claim) for claim in claims) + ")$"
+
+
+def run_suites(copy, suites, known, passed, only=()):
+    """Runs suites in this order, consecutive ones of one vehicle in one guest. Of the suites in
+    only, just those claims run. Returns the verdict of the first that fails, or None."""
     left = list(suites)
 
     def done(suite, *result):
@@ -309,7 +320,7 @@ def run_suites(copy, suites, known, passed):
                     done("unit", set(), time.monotonic() - begin)
             else:
                 batch = itertools.takewhile(lambda suite: suite.partition("/")[0] == vehicle, left)
-                verdict = Guest(copy, vehicle, list(batch), known).run(done)
+                verdict = Guest(copy, vehicle, list(batch), known, dict(only)).run(done)
         except Paused:
             continue
         if verdict:
@@ -317,9 +328,12 @@ def run_suites(copy, suites, known, passed):
     return None
 
 
-def run_again(copy, verdict):
-    """Runs the claim that failed once more, alone. Returns whether it fails again."""
+def run_again(copy, verdict, only):
+    """Runs the claim that failed once more, alone. A claim about all that the theme has done needs
+    the others, too. Returns whether it fails again."""
     theme, _, _ = verdict.suite.partition(":")
-    claim = re.sub(r"([][.*+?(){}|^$\\])", r"\\\1", verdict.how)
-    suite = f"{theme}:^{claim}$"
-    return bool(run_suites(copy, [suite], {}, lambda *_: None))
+    if verdict.how in AT_THE_END:
+        suite = verdict.suite
+    else:
+        suite = f"{theme}:{exactly([verdict.how])}"
+    return bool(run_suites(copy, [suite], {}, lambda *_: None, only))
