@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 """Builds a copy of the tree, and runs suites in it until one of them fails.
 
-A suite is "unit", or a theme in a guest: VEHICLE/THEME, or VEHICLE/THEME:REGEX for the claims that
-match. The guests mount the copy as /xiw, so nothing of the tree itself is built or run.
+A suite is "unit", "litmus", or a theme in a guest: VEHICLE/THEME, or VEHICLE/THEME:REGEX for the
+claims that match. The guests mount the copy as /xiw, so nothing of the tree itself is built or run.
 """
 
 import collections
@@ -34,6 +34,7 @@ VEHICLES = {
 BUILD_SECONDS = 1800
 PAUSE_SECONDS = 8
 UNIT_SECONDS = 300
+LITMUS_SECONDS = 600
 UNIT_BUILD = """[[ -e build/unit-kernel/build.ninja ]] ||
     cmake -S tests/unit -B build/unit-kernel -G Ninja >build/unit-kernel.log || exit
 cmake --build build/unit-kernel >build/unit-kernel.log"""
@@ -193,6 +194,17 @@ class Copy:
             return Verdict("unit", failed[0].strip() if failed else f"status {status}")
         return None
 
+    def run_litmus(self):
+        """Judges the litmus tests. Returns what they found. They name each function that has a
+        barrier, and notice one whose barriers are gone."""
+        done = subprocess.run([self.file("tools/litmus")], stdout=subprocess.PIPE, check=False,
+                              stdin=subprocess.DEVNULL, text=True, timeout=LITMUS_SECONDS)
+        self.note(done.stdout.splitlines())
+        if not done.stdout.startswith("TAP"):
+            raise Fault("tools/litmus does not run:\n" + done.stdout)
+        failed = [line for line in done.stdout.splitlines() if line.startswith("not ok")]
+        return Verdict("litmus", failed[0]) if failed else None
+
 
 def lines_of(process, quiet, deadline):
     """The lines that a process prints. Raises TimeoutError if it prints nothing for too long."""
@@ -314,10 +326,10 @@ def run_suites(copy, suites, known, passed, only=()):
         vehicle = left[0].partition("/")[0]
         begin = time.monotonic()
         try:
-            if vehicle == "unit":
-                verdict = copy.run_unit()
+            if vehicle in ("unit", "litmus"):
+                verdict = copy.run_unit() if vehicle == "unit" else copy.run_litmus()
                 if not verdict:
-                    done("unit", set(), time.monotonic() - begin)
+                    done(vehicle, set(), time.monotonic() - begin)
             else:
                 batch = itertools.takewhile(lambda suite: suite.partition("/")[0] == vehicle, left)
                 verdict = Guest(copy, vehicle, list(batch), known, dict(only)).run(done)
