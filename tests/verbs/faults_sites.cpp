@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <format>
 #include <functional>
+#include <optional>
 #include <thread>
 
 using namespace rdma;
@@ -21,6 +22,19 @@ using injection::Site;
 
 namespace
 {
+
+/* Returns whether a step succeeds that may throw, because memory is short. */
+bool make_or_not(auto step)
+{
+	try {
+		step();
+	} catch (const cases::Skip &) {
+		throw;
+	} catch (const std::exception &) {
+		return false;
+	}
+	return true;
+}
 
 /* Makes objects of all kinds. Where one cannot be made, those that need it are not made either. */
 void make_objects(const std::string &address)
@@ -53,17 +67,20 @@ void make_objects(const std::string &address)
 				 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE));
 }
 
+/* Both ends are told in time whether the connection works, and if it does, data goes through it. */
 void use_connection(const std::string &address)
 {
-	Handshake handshake(address);
+	std::optional<Handshake> handshake;
 
-	handshake.connect();
-	handshake.settle();
-	if (!handshake.works())
+	make_or_not([&] { handshake.emplace(address); });
+	if (!handshake)
 		return;
-	handshake.prepare();
-	if (!handshake.exchange())
-		handshake.await_end();
+	handshake->connect();
+	handshake->settle();
+	if (!handshake->works() || !make_or_not([&] { handshake->prepare(); }))
+		return;
+	if (!handshake->exchange())
+		handshake->await_end();
 }
 
 void make_link(const std::string &)
@@ -86,9 +103,14 @@ void fill_sockets(const std::string &address)
 	wire::send_without_room(address, wire::Role::responder);
 }
 
-/* The ways to reach a place, the fastest ones first. */
-const std::function<void(const std::string &)> ways[] = { make_objects, use_connection, make_link,
-							  run_consumer, fill_sockets };
+/* The ways to reach a place, the fastest ones first. What they throw is a fault. */
+const std::function<void(const std::string &)> ways[] = {
+	[](const std::string &address) { make_or_not([&] { make_objects(address); }); },
+	use_connection,
+	make_link,
+	run_consumer,
+	[](const std::string &address) { make_or_not([&] { fill_sockets(address); }); },
+};
 
 /* Places that cannot fail here, by the beginnings of their names, and why. */
 struct Exception {
@@ -173,8 +195,7 @@ bool fail_at(Faults &faults, const Site &site, const std::string &address,
 			} catch (const cases::Skip &) {
 				throw;
 			} catch (const std::exception &error) {
-				if (faults.injected() == before)
-					throw;
+				fail(name_of(site) + ": " + error.what());
 			}
 			faults.pause();
 			if (faults.injected() != before)

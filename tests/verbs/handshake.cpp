@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <format>
@@ -19,9 +20,11 @@ Handshake::Handshake(const std::string &address)
 {
 }
 
+/* What the caller says to the called end. */
+static constexpr std::uint8_t private_data[] = { 1, 2, 3 };
+
 int Handshake::connect()
 {
-	static constexpr std::uint8_t private_data[] = { 1, 2, 3 };
 	rdma_conn_param parameters = connection_parameters(private_data);
 	const int error = rdma_connect(a_.id(), &parameters) ? errno : 0;
 
@@ -96,6 +99,13 @@ void Handshake::answer(Id call)
 	accept();
 }
 
+static bool carries_private_data(const Event &event)
+{
+	return event.private_data.size() >= std::size(private_data) &&
+	       std::ranges::equal(std::span(event.private_data).first(std::size(private_data)),
+				  private_data);
+}
+
 void Handshake::take_event()
 {
 	pollfd files[] = { { channel_->fd, POLLIN, 0 }, { listener_.channel()->fd, POLLIN, 0 } };
@@ -108,10 +118,13 @@ void Handshake::take_event()
 
 	Event event = next_event(listener_.channel(), 0);
 
-	if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST)
+	if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		require(carries_private_data(event),
+			"a call comes with its private data, or not at all");
 		answer(Id(event.id));
-	else
+	} else {
 		note(b_knows_, event);
+	}
 }
 
 static const char *text(Handshake::Known knows)
