@@ -216,6 +216,28 @@ static int undrained(struct end *from, struct end *end)
 }
 
 /*
+ * A Send waits for a receive request. The post of one resumes it, and not only the look at the
+ * end of the second that it may wait.
+ */
+static int late_receive(struct end *from, struct end *to)
+{
+	struct ib_sge sge = sge_of(from, 0, 8);
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	unsigned long begin;
+	struct ib_wc wc;
+
+	if (UNTRUE(!post(from, &wr)))
+		return -EIO;
+	msleep(100);		/* until it waits */
+	begin = jiffies;
+	if (UNTRUE(!receive(to)))
+		return -EIO;
+	if (reap(from, IB_WC_SEND, &wc) || reap(to, IB_WC_RECV, &wc))
+		return -EIO;
+	return UNTRUE(time_before(jiffies, begin + HZ / 2)) ? -EIO : 0;
+}
+
+/*
  * Posts more unsignalled Writes than the send queue has slots. No completion says that slots are
  * free again, but they are, soon. The last Write is signalled, so that the queue is empty for what
  * follows.
@@ -261,6 +283,7 @@ static int run_cases(struct end *a, struct end *b)
 	       read_with_inv(a, b) ?:
 	       local_inv(a) ?:
 	       unsignalled(a, b) ?:
+	       late_receive(a, b) ?:
 	       send_with_inv(a, b) ?:
 	       refusals(a, b) ?:
 	       undrained(a, b);

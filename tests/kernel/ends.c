@@ -155,7 +155,7 @@ int reap(struct end *end, enum ib_wc_opcode opcode, struct ib_wc *wc)
 {
 	if (reap_status(end, IB_WC_SUCCESS, wc))
 		return -EIO;
-	return UNTRUE(wc->opcode == opcode) ? -EIO : 0;
+	return UNTRUE(wc->opcode == opcode) || UNTRUE(wc->port_num == 1) ? -EIO : 0;
 }
 
 int post_and_reap(struct end *end, struct ib_send_wr *wr, enum ib_wc_opcode opcode)

@@ -538,14 +538,20 @@ memory_of() {
 
 has_no_memory() { [[ ! $(memory_of xiw) ]]; }
 
-# Starts no program: on a debug kernel each takes long.
-has_no_threads() {
+# has_thread PATTERN: a thread of the module has such a name. Starts no program: on a debug kernel each
+# takes long.
+has_thread() {
 	local file name
 	for file in /proc/[0-9]*/comm; do
 		{ read -r name <"$file"; } 2>/dev/null || continue	# it has just ended
-		[[ $name != xiw/* ]] || return 1
+		# shellcheck disable=SC2053	# a pattern
+		[[ $name != xiw/$1 ]] || return 0
 	done
+	return 1
 }
+
+has_no_thread() { ! has_thread "$1"; }
+has_no_threads() { has_no_thread '*'; }
 
 # all_removed: deletes the links and unloads the modules, which leave neither memory nor threads. A
 # process that has just ended may still hold a reference, so try rmmod for a while.

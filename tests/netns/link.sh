@@ -83,6 +83,19 @@ devinfo_tells_truth() {
 		expect_equal "$(<"/sys/class/infiniband/$dev/node_desc")" xiw "description"
 }
 
+# The limits are those of USING.md.
+limits_are_told() {
+	local info limit
+	only_xiw
+	add_link "$ns1" "$dev" dummy
+	info=$(ip netns exec "$ns1" ibv_devinfo -v -d "$dev")
+	for limit in qp=65536 cq=65536 srq=65536 pd=65536 mr=1048576 mw=1048576 qp_wr=32768 srq_wr=32768 \
+		cqe=1048576 sge=16 srq_sge=16 sge_rd=1 qp_rd_atom=128 qp_init_rd_atom=128; do
+		grep -Eq "^\s+max_${limit%=*}:\s+${limit#*=}\$" <<<"$info" ||
+			{ say "not max_$limit:"; grep max_ <<<"$info"; return 1; }
+	done
+}
+
 add_and_delete_often() {
 	local i
 	for ((i = 0; i < 30; i++)); do
@@ -222,6 +235,19 @@ link_goes_with_namespace() {
 	wait_until 20 has_no_link "$dev"
 }
 
+# each_cpu_works: the module has a thread for each CPU. No test isolates one.
+each_cpu_works() {
+	local cpu count=0
+	only_xiw
+	for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
+		[[ ! -e $cpu/online || $(<"$cpu/online") == 1 ]] || continue
+		wait_until 5 has_thread "${cpu##*/cpu}" || { say "none for ${cpu##*/}"; return 1; }
+		count=$((count + 1))
+	done
+	say "$count CPUs"
+	((count))
+}
+
 # is_a_switch SETTING: the file in sysfs has the default 1, takes 0 and 1, and refuses other values.
 is_a_switch() {
 	local file=/sys/class/infiniband/$dev/xiw/$1 value
@@ -238,19 +264,21 @@ is_a_switch() {
 	done
 }
 
-plan 27
+plan 29
 setup make_namespaces
 setup make_dummy
 setup load "$link_type"
 claim "rdma link add loads the module"			link_add_loads_module
 setup load "$link_type"
 setup make_veth 1500
+claim "each CPU has a worker"				each_cpu_works
 claim "a link on dummy"					link_on dummy
 claim "a link on veth"					link_on veth1
 claim "a link on lo"					link_on lo
 claim "a link on tun has a GID"				link_on_tun
 claim "a link of any name is opened by libibverbs"	any_name
 claim "ibv_devinfo shows an active iWARP port"		devinfo_tells_truth
+claim "ibv_devinfo tells the limits"			limits_are_told
 claim "links come and go 30 times"			add_and_delete_often
 claim "a second link on a netdev is refused"		second_link_refused
 claim "a name in use is refused"			used_name_refused

@@ -90,14 +90,20 @@ module_removed() {
 	has_no_link "$server_dev"
 }
 
-# cpu_is 0|1: takes CPU 1 offline or online. The traffic must go on.
+# cpu_is 0|1: takes CPU 1 offline or online. The traffic must go on, and its worker goes and comes.
 cpu_is() {
 	local before
 	echo "$1" >/sys/devices/system/cpu/cpu1/online
 	before=$(segments)
-	wait_until 20 more_segments_than $((before + 1000)) && return
-	say "no traffic after writing $1 to cpu1/online"
-	return 1
+	wait_until 20 more_segments_than $((before + 1000)) || {
+		say "no traffic after writing $1 to cpu1/online"
+		return 1
+	}
+	if (($1)); then
+		wait_until 5 has_thread 1
+	else
+		wait_until 5 has_no_thread 1
+	fi
 }
 
 # Another CPU's worker takes over the queue pairs of the worker of a CPU that goes offline.

@@ -186,6 +186,24 @@ void two_gigabytes(const std::string &address)
 	refuse(address, IBV_WR_RDMA_READ, 1u << 31, false);
 }
 
+/* The longest message is allowed. It is refused for its STag instead, so that nothing is sent. */
+void one_octet_less(const std::string &address)
+{
+	Pair pair(address);
+	Repeated from(pair.a().pd(), 1);
+	ibv_sge sge = from.sge(0x7fffffff);
+	ibv_send_wr wr = {};
+
+	sge.lkey ^= 1;
+	wr.wr_id = 1;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	require(!pair.a().post(wr), "the request is posted");
+	expect_completion(pair.a().send_cq(), IBV_WC_LOC_PROT_ERR, 1);
+}
+
 void four_gigabytes(const std::string &address)
 {
 	refuse(address, IBV_WR_SEND, 1 << 28, true);
@@ -196,6 +214,7 @@ const cases::Case all[] = {
 	{ "a long message is written", long_write },
 	{ "a long message is read", long_read },
 	{ "a long message is sent", long_send },
+	{ "an octet less than two gigabytes is not too long", one_octet_less },
 	{ "two gigabytes complete in error", two_gigabytes },
 	{ "four gigabytes are not posted", four_gigabytes },
 };

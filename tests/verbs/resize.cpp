@@ -328,7 +328,9 @@ void srq_under_traffic(const std::string &address)
 	}
 }
 
-/* Kills a process while the kernel pauses in its resize(), which must fail until then. */
+/* Kills a process while the kernel pauses in its resize(), which must fail until then. The kernel
+ * does not go on with the rounds that are left: each of them would pause, too.
+ */
 void kill_during(auto resize)
 {
 	cases::Told told("pause", "resize 1000");
@@ -348,13 +350,18 @@ void kill_during(auto resize)
 	close(ready[0]);
 	std::this_thread::sleep_for(std::chrono::milliseconds(300));
 	require(!kill(child, SIGKILL), "kill");
+
+	const auto killed = std::chrono::steady_clock::now();
+
 	require(waitpid(child, &status, 0) == child && WIFSIGNALED(status),
 		"the process is killed in its resize");
+	require(std::chrono::steady_clock::now() - killed < std::chrono::seconds(3),
+		"the process ends soon");
 }
 
 void srq_killed(const std::string &address)
 {
-	constexpr unsigned int many = 2000;
+	constexpr unsigned int many = 7 * 1024; /* seven rounds */
 
 	kill_during([&](int ready) {
 		Device device(address);
@@ -373,7 +380,7 @@ void srq_killed(const std::string &address)
 /* A queue pair in ERROR fills the queue without a connection. */
 void cq_killed(const std::string &address)
 {
-	constexpr unsigned int many = 5000;
+	constexpr unsigned int many = 7 * 4096; /* seven rounds */
 
 	kill_during([&](int ready) {
 		Device device(address);

@@ -193,6 +193,56 @@ void peers_terminate_is_told(const std::string &address, Role role)
 	}
 }
 
+/* The peer refuses a segment with this header, for its protection or because of an invalid request. */
+Octets refusal(bool protection, const Octets &header)
+{
+	require(header.size() == 18, "the header of an untagged segment");
+	return terminate(be32(protection ? 0x0100c000 : 0x0206c000) + be16(18) + header);
+}
+
+/* Two Reads wait, with the MSNs 1 and 2. The Terminate fails those with what is expected here. */
+void expect_blamed(const std::string &address, Role role, const Octets &said, ibv_wc_status first,
+		   ibv_wc_status second)
+{
+	Stream stream(address, role);
+
+	for (std::uint64_t i = 1; i <= 2; i++) {
+		stream.end().read(stream.memory().sge(0, 8), 0, 0x1234, i);
+		require(stream.hear().msn() == i, "a Read Request comes");
+	}
+	stream.peer().say(said);
+	expect_completion(stream.end().send_cq(), first, 1);
+	expect_completion(stream.end().send_cq(), second, 2);
+	stream.expect_disconnect();
+	require(stream.memory().is_zero(), "nothing is placed");
+}
+
+void named_read_is_blamed(const std::string &address, Role role)
+{
+	const Octets header = first(ReadRequest{}.ulpdu(1), 18);
+
+	expect_blamed(address, role, refusal(true, header), IBV_WC_REM_ACCESS_ERR,
+		      IBV_WC_WR_FLUSH_ERR);
+	expect_blamed(address, role, refusal(false, first(ReadRequest{}.ulpdu(2), 18)),
+		      IBV_WC_WR_FLUSH_ERR, IBV_WC_REM_INV_REQ_ERR);
+
+	auto nobody = [&](const Octets &wrong, Where where = Where::current()) {
+		try {
+			expect_blamed(address, role, refusal(true, wrong), IBV_WC_WR_FLUSH_ERR,
+				      IBV_WC_WR_FLUSH_ERR);
+		} catch (const std::exception &error) {
+			fail(error.what(), 0, where);
+		}
+	};
+	Octets tagged = header;
+
+	tagged[0] |= 0x80;
+	nobody(tagged);
+	nobody(first(Untagged{ .queue = 0, .msn = 1 }.ulpdu(octets_of(1, 8)), 18));
+	for (std::uint32_t msn : { 0u, 3u, 17u, ~0u })
+		nobody(first(ReadRequest{}.ulpdu(msn), 18));
+}
+
 /* The stream ends, and no FPDU comes before that. */
 void malformed_terminates(const std::string &address, Role role)
 {
@@ -270,6 +320,8 @@ const cases::Case all[] = {
 	  in_both_roles<heard_in_spite_of_unread_input> },
 	{ "TRM-09 the application is told of the peer's Terminate",
 	  in_both_roles<peers_terminate_is_told> },
+	{ "TRM-09 the Read that the peer's Terminate names is the one that fails",
+	  in_both_roles<named_read_is_blamed> },
 	{ "TRM-10 a malformed Terminate is not answered", in_both_roles<malformed_terminates> },
 	{ "TRM-11 reserved bits of a Terminate are zero, and ignored",
 	  in_both_roles<reserved_bits> },
