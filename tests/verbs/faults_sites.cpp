@@ -14,6 +14,7 @@
 #include <format>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 using namespace rdma;
@@ -23,17 +24,20 @@ using injection::Site;
 namespace
 {
 
-/* Returns whether a step succeeds that may throw, because memory is short. */
-bool make_or_not(auto step)
+/* Something could not be made, which is no fault while memory is short. */
+struct NotMade : std::runtime_error {
+	using std::runtime_error::runtime_error;
+};
+
+void make(auto step)
 {
 	try {
 		step();
 	} catch (const cases::Skip &) {
 		throw;
-	} catch (const std::exception &) {
-		return false;
+	} catch (const std::exception &error) {
+		throw NotMade(error.what());
 	}
-	return true;
 }
 
 /* Makes objects of all kinds. Where one cannot be made, those that need it are not made either. */
@@ -72,13 +76,12 @@ void use_connection(const std::string &address)
 {
 	std::optional<Handshake> handshake;
 
-	make_or_not([&] { handshake.emplace(address); });
-	if (!handshake)
-		return;
+	make([&] { handshake.emplace(address); });
 	handshake->connect();
 	handshake->settle();
-	if (!handshake->works() || !make_or_not([&] { handshake->prepare(); }))
+	if (!handshake->works())
 		return;
+	make([&] { handshake->prepare(); });
 	if (!handshake->exchange())
 		handshake->await_end();
 }
@@ -103,13 +106,13 @@ void fill_sockets(const std::string &address)
 	wire::send_without_room(address, wire::Role::responder);
 }
 
-/* The ways to reach a place, the fastest ones first. What they throw is a fault. */
+/* The ways to reach a place, the fastest ones first. */
 const std::function<void(const std::string &)> ways[] = {
-	[](const std::string &address) { make_or_not([&] { make_objects(address); }); },
+	[](const std::string &address) { make([&] { make_objects(address); }); },
 	use_connection,
 	make_link,
 	run_consumer,
-	[](const std::string &address) { make_or_not([&] { fill_sockets(address); }); },
+	[](const std::string &address) { make([&] { fill_sockets(address); }); },
 };
 
 /* Places that cannot fail here, by the beginnings of their names, and why. */
@@ -192,6 +195,9 @@ bool fail_at(Faults &faults, const Site &site, const std::string &address,
 				faults.begin(100);
 			try {
 				way(one);
+			} catch (const NotMade &) {
+				if (faults.injected() == before)
+					throw;
 			} catch (const cases::Skip &) {
 				throw;
 			} catch (const std::exception &error) {
