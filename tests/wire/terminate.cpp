@@ -193,16 +193,15 @@ void peers_terminate_is_told(const std::string &address, Role role)
 	}
 }
 
-/* The peer refuses a segment with this header, for its protection or because of an invalid request. */
-Octets refusal(bool protection, const Octets &header)
+/* The peer refuses this segment, for its protection or because of an invalid request. */
+Octets refusal(bool protection, const Octets &ulpdu)
 {
-	require(header.size() == 18, "the header of an untagged segment");
-	return terminate(be32(protection ? 0x0100c000 : 0x0206c000) + be16(18) + header);
+	return terminate(be32(protection ? 0x0100c000 : 0x0206c000) + be16(18) + first(ulpdu, 18));
 }
 
 /* Two Reads wait, with the MSNs 1 and 2. The Terminate fails those with what is expected here. */
 void expect_blamed(const std::string &address, Role role, const Octets &said, ibv_wc_status first,
-		   ibv_wc_status second)
+		   ibv_wc_status second, Where where = Where::current())
 {
 	Stream stream(address, role);
 
@@ -211,36 +210,29 @@ void expect_blamed(const std::string &address, Role role, const Octets &said, ib
 		require(stream.hear().msn() == i, "a Read Request comes");
 	}
 	stream.peer().say(said);
-	expect_completion(stream.end().send_cq(), first, 1);
-	expect_completion(stream.end().send_cq(), second, 2);
-	stream.expect_disconnect();
-	require(stream.memory().is_zero(), "nothing is placed");
+	expect_completion(stream.end().send_cq(), first, 1, where);
+	expect_completion(stream.end().send_cq(), second, 2, where);
+	stream.expect_disconnect(where);
+	require(stream.memory().is_zero(), "nothing is placed", where);
 }
 
 void named_read_is_blamed(const std::string &address, Role role)
 {
-	const Octets header = first(ReadRequest{}.ulpdu(1), 18);
-
-	expect_blamed(address, role, refusal(true, header), IBV_WC_REM_ACCESS_ERR,
-		      IBV_WC_WR_FLUSH_ERR);
-	expect_blamed(address, role, refusal(false, first(ReadRequest{}.ulpdu(2), 18)),
-		      IBV_WC_WR_FLUSH_ERR, IBV_WC_REM_INV_REQ_ERR);
-
 	auto nobody = [&](const Octets &wrong, Where where = Where::current()) {
-		try {
-			expect_blamed(address, role, refusal(true, wrong), IBV_WC_WR_FLUSH_ERR,
-				      IBV_WC_WR_FLUSH_ERR);
-		} catch (const std::exception &error) {
-			fail(error.what(), 0, where);
-		}
+		expect_blamed(address, role, refusal(true, wrong), IBV_WC_WR_FLUSH_ERR,
+			      IBV_WC_WR_FLUSH_ERR, where);
 	};
-	Octets tagged = header;
+	Octets read = ReadRequest{}.ulpdu(1);
 
-	tagged[0] |= 0x80;
-	nobody(tagged);
-	nobody(first(Untagged{ .queue = 0, .msn = 1 }.ulpdu(octets_of(1, 8)), 18));
+	expect_blamed(address, role, refusal(true, read), IBV_WC_REM_ACCESS_ERR,
+		      IBV_WC_WR_FLUSH_ERR);
+	expect_blamed(address, role, refusal(false, ReadRequest{}.ulpdu(2)), IBV_WC_WR_FLUSH_ERR,
+		      IBV_WC_REM_INV_REQ_ERR);
+	read[0] |= 0x80; /* tagged */
+	nobody(read);
+	nobody(Untagged{ .queue = 0, .msn = 1 }.ulpdu(octets_of(1, 8)));
 	for (std::uint32_t msn : { 0u, 3u, 17u, ~0u })
-		nobody(first(ReadRequest{}.ulpdu(msn), 18));
+		nobody(ReadRequest{}.ulpdu(msn));
 }
 
 /* The stream ends, and no FPDU comes before that. */
