@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* device.c - the ib_device, its op table, its port and its settings */
+/* device.c - the ib_device, its op table and its port */
 
 #include <linux/cleanup.h>
 #include <linux/delay.h>
@@ -24,6 +24,7 @@
 #include "queue/area.h"
 #include "queue/cq.h"
 #include "queue/srq.h"
+#include "setting.h"
 #include "stream/post.h"
 #include "stream/qp.h"
 #include "verbs.h"
@@ -196,68 +197,6 @@ static void device_get_fw_str(struct ib_device *ibdev, char *str)
 }
 
 /*
- * Settings: /sys/class/infiniband/NAME/xiw/
- */
-
-/**
- * struct device_setting - a setting, 0 or 1; a change applies to new connections only
- * @attr: its file in sysfs
- * @offset: offset of its bool in struct xiw_device
- */
-struct device_setting {
-	struct device_attribute	attr;
-	size_t			offset;
-};
-
-static bool *setting_of(struct device *device, struct device_attribute *attr)
-{
-	struct xiw_device *dev = rdma_device_to_drv_device(device, struct xiw_device, ibdev);
-
-	return (void *)dev + container_of(attr, struct device_setting, attr)->offset;
-}
-
-static ssize_t setting_show(struct device *device, struct device_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(*setting_of(device, attr)));
-}
-
-static ssize_t setting_store(struct device *device, struct device_attribute *attr, const char *buf,
-			     size_t count)
-{
-	u8 value;
-	int ret;
-
-	ret = kstrtou8(buf, 10, &value);
-	if (ret || value > 1)
-		return ret ?: -EINVAL;
-	WRITE_ONCE(*setting_of(device, attr), value);
-	return count;
-}
-
-static struct device_setting device_settings[] = {
-	{ __ATTR(crc, 0644, setting_show, setting_store), offsetof(struct xiw_device, crc) },
-	{ __ATTR(responder_hold, 0644, setting_show, setting_store),
-	  offsetof(struct xiw_device, responder_hold) },
-	{ __ATTR(loopback, 0644, setting_show, setting_store),
-	  offsetof(struct xiw_device, loopback) },
-	{ __ATTR(large_fpdus, 0644, setting_show, setting_store),
-	  offsetof(struct xiw_device, large_fpdus) },
-};
-
-static struct attribute *device_attrs[] = {
-	&device_settings[0].attr.attr,
-	&device_settings[1].attr.attr,
-	&device_settings[2].attr.attr,
-	&device_settings[3].attr.attr,
-	NULL
-};
-
-static const struct attribute_group device_group = {
-	.name = "xiw",
-	.attrs = device_attrs,
-};
-
-/*
  * Create and remove
  */
 
@@ -300,6 +239,7 @@ static void device_dealloc(struct ib_device *ibdev)
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->stags);
 	device_set_enabler(dev, NULL);
+	xiw_settings_end(&dev->settings);
 	free_percpu(dev->stats);
 	netdev_put(dev->netdev, &dev->netdev_tracker);
 	get_device(&ibdev->dev);
@@ -310,7 +250,7 @@ static const struct ib_device_ops device_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = XIW_DRIVER_ID,
 	.uverbs_abi_ver = XIW_ABI_VERSION,
-	.device_group = &device_group,
+	.device_group = &xiw_setting_group,
 
 	.enable_driver = device_enable,
 	.dealloc_driver = device_dealloc,
@@ -459,10 +399,7 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->stags, XA_FLAGS_ACCOUNT);
 	INIT_WORK(&dev->gone, device_gone);
-	dev->crc = true;
-	dev->responder_hold = true;
-	dev->loopback = true;
-	dev->large_fpdus = true;
+	xiw_settings_default(&dev->settings);
 	ib_set_device_ops(&dev->ibdev, &device_ops);
 	dev->ibdev.driver_def = xiw_dm_definitions;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* device.h - the ib_device, its limits and settings, and the context of a process */
+/* device.h - the ib_device, its limits, and the context of a process */
 #ifndef XIW_DEVICE_H
 #define XIW_DEVICE_H
 
@@ -11,6 +11,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "limit.h"
+#include "setting.h"
 #include "stats.h"
 
 #define XIW_VENDOR_ID		0x027869	/* locally administered, so not a vendor's OUI */
@@ -55,12 +56,7 @@ struct xiw_lane;
  * @stags_ended: number of STags that have been removed from @stags
  * @objects: number of objects of each kind (limit.c)
  * @dm_used: bytes of device memory that are allocated, out of XIW_MAX_DM_SIZE
- * @crc: setting "crc": ask for CRCs on new connections (RFC 5044 section 4.4)
- * @responder_hold: setting "responder_hold": a responder sends nothing until the first FPDU has
- *	arrived (RFC 5044 section 7.1.2 rule 4); must be off for initiators that wait for the
- *	responder to send first, as siw does
- * @loopback: setting "loopback": connections within this host bypass TCP (loop.c)
- * @large_fpdus: setting "large_fpdus": offer the peer FPDUs that span TCP segments
+ * @settings: what /sys/class/infiniband/NAME/xiw/ shows
  * @enabler: the thread in which the core last announced the device to its clients, or NULL
  * @num_eps: number of endpoints, including closed ones that still have references
  * @stats: event counters of each CPU
@@ -82,10 +78,7 @@ struct xiw_device {
 	atomic_t		objects[XIW_NUM_KINDS];
 	atomic_long_t		dm_used;
 
-	bool			crc;
-	bool			responder_hold;
-	bool			loopback;
-	bool			large_fpdus;
+	struct xiw_settings	settings;
 
 	struct pid		*enabler;
 	atomic_t		num_eps;

@@ -11,8 +11,10 @@
 
 #include "carrier/batch.h"
 #include "conn/lane.h"
+#include "conn/tune.h"
 #include "device.h"
 #include "mem/odp.h"
+#include "setting.h"
 #include "stream/worker.h"
 
 static int main_netdev_event(struct notifier_block *nb, unsigned long event, void *info)
@@ -58,10 +60,14 @@ static int __init main_init(void)
 	int ret;
 
 	xiw_stats_init();
+	xiw_settings_init();
 
-	ret = xiw_devices_init();
+	ret = xiw_tune_init();
 	if (ret)
 		return ret;
+	ret = xiw_devices_init();
+	if (ret)
+		goto no_devices;
 	ret = xiw_lanes_init();
 	if (ret)
 		goto no_lanes;
@@ -85,6 +91,8 @@ no_odp:
 	xiw_lanes_exit();
 no_lanes:
 	xiw_devices_exit();
+no_devices:
+	xiw_tune_exit();
 	return ret;
 }
 
@@ -111,6 +119,7 @@ static void __exit main_exit(void)
 	synchronize_rcu();
 	xiw_batch_exit();
 	xiw_devices_exit();
+	xiw_tune_exit();
 }
 
 module_init(main_init);

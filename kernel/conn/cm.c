@@ -73,9 +73,9 @@ static int cm_dial(struct xiw_ep *ep, struct iw_cm_id *cm_id, struct iw_cm_conn_
 
 	ep->ours = (struct xiw_mpa){
 		.revision = MPA_REV_2,
-		.crc = READ_ONCE(ep->dev->crc),
+		.crc = xiw_setting(&ep->dev->settings, XIW_SET_CRC),
 		.enhanced = true,
-		.large_fpdus = READ_ONCE(ep->dev->large_fpdus),
+		.large_fpdus = xiw_setting(&ep->dev->settings, XIW_SET_LARGE_FPDUS),
 		.p2p = true,
 		.rtr = XIW_RTR_WRITE | XIW_RTR_READ,
 		.ird = min_t(u32, param->ird, XIW_MAX_IRD),
@@ -138,8 +138,8 @@ static int cm_build_reply(struct xiw_mpa *reply, struct xiw_mpa_terms *terms,
 			  const struct xiw_ep *ep, u32 ird, u32 ord)
 {
 	struct xiw_mpa_offer offer = {
-		.crc = READ_ONCE(ep->dev->crc),
-		.large_fpdus = READ_ONCE(ep->dev->large_fpdus),
+		.crc = xiw_setting(&ep->dev->settings, XIW_SET_CRC),
+		.large_fpdus = xiw_setting(&ep->dev->settings, XIW_SET_LARGE_FPDUS),
 		.ird = min_t(u32, ird, XIW_MAX_IRD),
 		.ord = min_t(u32, ord, XIW_MAX_ORD),
 		.max_ird = XIW_MAX_IRD,
@@ -163,7 +163,7 @@ static int cm_send_reply(struct xiw_ep *ep, const struct xiw_mpa *reply)
  */
 static int cm_start_stream(struct xiw_ep *ep, const struct xiw_mpa *reply)
 {
-	bool hold = ep->terms.rtr || READ_ONCE(ep->dev->responder_hold);
+	bool hold = ep->terms.rtr || xiw_setting(&ep->dev->settings, XIW_SET_RESPONDER_HOLD);
 	bool more = false;
 	int ret;
 

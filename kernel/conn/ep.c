@@ -10,6 +10,7 @@
 #include "conn/ep.h"
 #include "conn/listener.h"
 #include "conn/sock.h"
+#include "conn/tune.h"
 #include "device.h"
 #include "pause.h"
 #include "stream/qp.h"
@@ -18,20 +19,21 @@
 #include "stream/worker.h"
 
 /*
- * The deadlines of the handshake (RFC 5044 section 7.1.2 rule 10). An initiator has one for TCP and
- * the Reply together, also if it calls twice. A responder has one for the Request, and another one
- * for the message that opens the stream.
+ * The deadlines of the handshake (RFC 5044 section 7.1.2 rule 10) are settings. An initiator has
+ * one for TCP and the Reply together, also if it calls twice. A responder has one for the Request,
+ * and another one for the message that opens the stream.
  */
-#define EP_CONNECT_MS	10000
-#define EP_REQUEST_MS	5000
-#define EP_OPENING_MS	10000
+static void ep_set_deadline(struct xiw_ep *ep, enum xiw_setting which)
+{
+	xiw_ep_set_deadline(ep, xiw_setting(&ep->dev->settings, which));
+}
 
 /*
  * When a consumer stops listening, the iw_cm silently drops the requests that it has not handed to
  * the consumer yet. It does not say which ones, so each request gets this long to be answered. An
- * initiator that runs xiw does not wait longer than that either.
+ * initiator that runs xiw does not wait longer than that either, by default.
  */
-#define EP_HURRY_MS	EP_CONNECT_MS
+#define EP_HURRY_MS	10000
 
 /* After the other end on this host has left the loop, TCP has this long to say why. */
 #define EP_ALONE_MS	1000
@@ -105,6 +107,7 @@ static int ep_call(struct xiw_ep *ep, bool new_port)
 	if (IS_ERR(sock))
 		return PTR_ERR(sock);
 	xiw_sock_charge(sock->sk, ep->qp->payer);	/* a kernel thread may call */
+	xiw_tune(sock, ep->dev, !ep->cm_id->tos_set);
 	ret = xiw_sock_connect(sock, &ep->cm_id->m_local_addr, &ep->cm_id->m_remote_addr, new_port);
 	if (ret) {
 		xiw_sock_release(sock, true);
@@ -330,7 +333,7 @@ void xiw_ep_accepted(struct xiw_ep *ep)
 	xiw_ep_leave_listener(ep);
 	if (ep->terms.rtr) {
 		xiw_ep_move(ep, XIW_EP_WAIT_OPENING);
-		xiw_ep_set_deadline(ep, EP_OPENING_MS);
+		ep_set_deadline(ep, XIW_SET_OPENING_MS);
 		return;
 	}
 	xiw_ep_clear_deadline(ep);
@@ -497,7 +500,7 @@ int xiw_ep_dial(struct xiw_ep *ep)
 
 	lockdep_assert_held(&ep->lock);
 
-	xiw_ep_set_deadline(ep, EP_CONNECT_MS);
+	ep_set_deadline(ep, XIW_SET_CONNECT_MS);
 	ret = ep_call(ep, false);
 	if (ret == -EADDRNOTAVAIL)	/* TCP still remembers a connection of these ports */
 		ret = ep_call(ep, true);
@@ -548,6 +551,7 @@ struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state,
 	ep->dev = dev;
 	ep->state = state;
 	ep->initiator = state == XIW_EP_CONNECTING;
+	ep->close_ms = xiw_setting(&dev->settings, XIW_SET_CLOSE_MS);
 	mutex_init(&ep->lock);
 	xiw_job_init(&ep->job, ep_run);
 	xiw_ep_init_timers(ep);
@@ -561,7 +565,7 @@ struct xiw_ep *xiw_ep_create(struct xiw_device *dev, enum xiw_ep_state state,
 }
 
 struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
-			     struct xiw_listener *listener, struct xiw_lane *lane)
+			     struct xiw_listener *listener, struct xiw_lane *lane, bool may_mark)
 {
 	struct mem_cgroup *before = set_active_memcg(mem_cgroup_from_sk(sock->sk));
 	struct xiw_ep *ep = xiw_ep_create(dev, XIW_EP_WAIT_REQUEST, lane);
@@ -570,7 +574,8 @@ struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
 	if (!ep)
 		return NULL;
 	ep->listener = listener;
-	xiw_ep_set_deadline(ep, EP_REQUEST_MS);
+	xiw_tune(sock, dev, may_mark);
+	ep_set_deadline(ep, XIW_SET_REQUEST_MS);
 	ep_adopt(ep, sock);
 	/*
 	 * If the job were queued for a connection that has sent nothing, that connection would hold

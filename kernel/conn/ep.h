@@ -90,6 +90,7 @@ enum xiw_ep_place {
  * @loop: shared with the endpoint of the peer, with a reference, or NULL; written once, under the
  *	socket lock
  * @said_bye: our FIN has been sent
+ * @close_ms: the deadline of the farewell, as it was set when the endpoint was made; constant
  */
 struct xiw_ep {
 	struct kref		ref;
@@ -123,6 +124,7 @@ struct xiw_ep {
 	struct xiw_batch	rest;
 	struct xiw_loop		*loop;
 	bool			said_bye;
+	u32			close_ms;
 };
 
 /* ep.c APIs */
@@ -133,11 +135,12 @@ struct xiw_ep {
  * @sock: the connection; the endpoint owns it unless NULL is returned
  * @listener: accepted the connection; its lock is held, and it counts the endpoint as half-open
  * @lane: the lane of @listener
+ * @may_mark: see xiw_tune()
  *
  * Return: the endpoint with a reference, or NULL if there is no memory.
  */
 struct xiw_ep *xiw_ep_accept(struct xiw_device *dev, struct socket *sock,
-			     struct xiw_listener *listener, struct xiw_lane *lane);
+			     struct xiw_listener *listener, struct xiw_lane *lane, bool may_mark);
 
 /**
  * xiw_ep_create - make an endpoint without a socket

@@ -17,9 +17,6 @@
 #include "stream/tx.h"
 #include "stream/worker.h"
 
-/* The deadline of the farewell. */
-#define EP_FAREWELL_MS	3000
-
 /* If TCP takes nothing of the farewell, it is tried again so much later. */
 #define EP_FAREWELL_RETRY_MS	100
 
@@ -140,7 +137,7 @@ void xiw_ep_finish(struct xiw_ep *ep, int err, enum xiw_cause cause)
 		return;
 	}
 	xiw_ep_move(ep, XIW_EP_FAREWELL);
-	xiw_ep_set_deadline(ep, EP_FAREWELL_MS);
+	xiw_ep_set_deadline(ep, ep->close_ms);
 	xiw_ep_farewell(ep);
 	if (ep->listener)	/* the consumer has not accepted it, and it is not closed yet */
 		xiw_listener_refused(ep->listener, ep);

@@ -21,7 +21,7 @@
 static bool ep_may_loop(const struct xiw_qp *qp)
 {
 	return xiw_qp_open(qp) && qp->carrier == &xiw_over_tcp_carrier &&
-	       READ_ONCE(qp->dev->loopback);
+	       xiw_setting(&qp->dev->settings, XIW_SET_LOOPBACK);
 }
 
 /*

@@ -14,12 +14,6 @@
 #include "device.h"
 #include "pause.h"
 
-/*
- * Limit of connections that have not sent their Request, or were refused and say farewell. A newer
- * one then evicts one of these.
- */
-#define LISTENER_HALF_OPEN	1024
-
 /* Connections to accept before the other jobs in the lane get their turn. */
 #define LISTENER_BATCH		64
 
@@ -137,16 +131,12 @@ static struct listener_id *listener_find_id(struct xiw_listener *listener,
 	return found;
 }
 
-/*
- * Resets a connection to make room: one that was refused if there is any, else the one that has
- * been silent for the longest time. A refused one may still miss its Reply, if a segment was lost.
- * But if the silent ones went first, a flood of refused ones could keep others from being heard.
- */
-static void listener_evict(struct xiw_listener *listener)
+/* Resets the oldest connection of a list. */
+static void listener_evict_from(struct xiw_listener *listener, struct list_head *from)
 {
-	struct list_head *from = list_empty(&listener->refused) ? &listener->half_open :
-								  &listener->refused;
 	struct xiw_ep *ep = list_first_entry(from, struct xiw_ep, waiting);
+
+	lockdep_assert_held(&listener->lock);
 
 	list_del_init(&ep->waiting);
 	ep->place = XIW_EP_NO_PLACE;
@@ -154,11 +144,38 @@ static void listener_evict(struct xiw_listener *listener)
 	xiw_ep_wake(ep, XIW_EP_EV_EVICTED);
 }
 
-static void listener_count(struct xiw_listener *listener, struct xiw_ep *ep, struct list_head *list)
+/*
+ * Resets a connection to make room: one that was refused if there is any, else the one that has
+ * been silent for the longest time. A refused one may still miss its Reply, if a segment was lost.
+ * But if the silent ones went first, a flood of refused ones could keep others from being heard.
+ */
+static void listener_evict(struct xiw_listener *listener)
 {
+	listener_evict_from(listener, list_empty(&listener->refused) ? &listener->half_open :
+								      &listener->refused);
+}
+
+/*
+ * The limit of connections that have not sent their Request, or were refused and say farewell. All
+ * devices share it, so a small limit of one device does not cost another one its callers.
+ */
+static unsigned int listener_limit(struct xiw_listener *listener, const struct xiw_device *dev)
+{
+	unsigned int limit = xiw_setting(&dev->settings, XIW_SET_HALF_OPEN);
+	struct listener_id *id;
+
 	lockdep_assert_held(&listener->lock);
 
-	if (listener->num_half_open >= LISTENER_HALF_OPEN)
+	list_for_each_entry(id, &listener->ids, entry)
+		limit = max(limit, xiw_setting(&id->dev->settings, XIW_SET_HALF_OPEN));
+	return limit;
+}
+
+static void listener_count(struct xiw_listener *listener, struct xiw_ep *ep, struct list_head *list)
+{
+	unsigned int limit = listener_limit(listener, ep->dev);
+
+	while (listener->num_half_open >= limit)
 		listener_evict(listener);
 	listener->num_half_open++;
 	ep->place = XIW_EP_HALF_OPEN;
@@ -172,7 +189,8 @@ static void listener_welcome(struct xiw_listener *listener, struct socket *sock)
 	struct xiw_ep *ep;
 
 	id = xiw_sock_names(sock, &local, &remote) ? NULL : listener_find_id(listener, &local);
-	ep = id ? xiw_ep_accept(id->dev, sock, listener, listener->lane) : NULL;
+	ep = id ? xiw_ep_accept(id->dev, sock, listener, listener->lane, !id->cm_id->tos_set) :
+		  NULL;
 	if (!ep) {
 		xiw_sock_release(sock, true);
 		return;
@@ -539,6 +557,8 @@ int xiw_unlisten(struct iw_cm_id *cm_id)
 	if (list_empty(&listener->ids)) {
 		swap(sock, listener->sock);
 		list_del(&listener->entry);
+		while (!list_empty(&listener->half_open))	/* nobody will hear them */
+			listener_evict_from(listener, &listener->half_open);
 		if (cancel_delayed_work(&listener->retry))
 			listener_put(listener);
 	}

@@ -15,6 +15,7 @@
 #include "carrier/sock_lock.h"
 #include "conn/ep.h"
 #include "conn/sock.h"
+#include "conn/tune.h"
 #include "pause.h"
 #include "stream/qp.h"
 #include "stream/rx.h"
@@ -25,7 +26,7 @@
  * longest one, and several to keep the stream flowing. TCP charges whole skbs, and merges them when
  * space runs short.
  */
-#define SOCK_RCVBUF	(256 * 1024)
+#define SOCK_RCVBUF	(256 * 1024)	/* the least that the setting rcvbuf can be */
 
 /*
  * Callbacks
@@ -170,18 +171,6 @@ void xiw_sock_detach(struct socket *sock)
  * Open and close
  */
 
-/* An IPv6 socket has two values: one for mapped IPv4 addresses, the traffic class for IPv6. */
-static void sock_set_tos(struct sock *sk, u8 tos)
-{
-	ip_sock_set_tos(sk, tos);
-	if (sk->sk_family != AF_INET6)
-		return;
-	lock_sock(sk);
-	WRITE_ONCE(inet6_sk(sk)->tclass, tos & ~INET_ECN_MASK);
-	sk_dst_reset(sk);
-	xiw_sock_unlock(sk);
-}
-
 struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm_id, int family)
 {
 	struct socket *sock;
@@ -205,7 +194,7 @@ struct socket *xiw_sock_open(struct net *net, int vrf, const struct iw_cm_id *cm
 	if (vrf)
 		sock_bindtoindex(sk, vrf, true);
 	if (cm_id->tos_set)
-		sock_set_tos(sk, cm_id->tos);
+		xiw_tune_tos(sk, cm_id->tos);
 	if (family == AF_INET6 && cm_id->afonly)
 		ip6_sock_set_v6only(sk);
 	return sock;

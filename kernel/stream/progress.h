@@ -217,6 +217,7 @@ struct xiw_rx {
 	struct xiw_recv		*recv;		/* receive request of the Send under way */
 	u64			mo;		/* bytes of that Send so far: the next MO */
 	unsigned long		starved_since;	/* when a Send began to wait, in jiffies */
+	u32			patience_ms;	/* how long it may wait for a receive request */
 	struct xiw_write	write;		/* the last one, unless delivered in a message */
 };
 

@@ -192,6 +192,7 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 		.hold = hold,
 		.blocked = hold,
 	};
+	const struct xiw_settings *settings = &qp->dev->settings;
 	struct xiw_recv *recv = qp->rx.recv;
 	unsigned int qn;
 
@@ -199,7 +200,12 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 	data_race(qp->tx = tx);		/* a worker may still look at blocked: xiw_tx_wants() */
 	xiw_accessor_begin(&qp->tx_accessor);
 	xiw_accessor_begin(&qp->rx_accessor);
-	qp->rx = (struct xiw_rx){ .recv = recv, .crc = terms->crc };
+	qp->rx = (struct xiw_rx){
+		.recv = recv,
+		.crc = terms->crc,
+		.patience_ms = xiw_setting(settings, XIW_SET_RECEIVE_WAIT_MS),
+	};
+	WRITE_ONCE(qp->worker_spin_ns, xiw_setting(settings, XIW_SET_SPIN_US) * NSEC_PER_USEC);
 	qp->fault = (struct xiw_fault){};
 	for (qn = 0; qn < DDP_NUM_QN; qn++) {
 		qp->tx.msn[qn] = 1;

@@ -66,6 +66,7 @@ struct xiw_loop;
  *   lane->lock, cq->lock, fetch->lock (mem/odp.c), qp->sq_post_lock, qp->rq_post_lock,
  *   ep->retry_lock  spinlocks, any context, leaves. Queueing to a worker takes cq->lock to see
  *                   whether the process has asked for an event
+ *   settings->lock  spinlock, process context, leaf: TCP's congestion control for new connections
  *   dev->qp_stats_lock
  *                   mutex, leaf: the list of the queue pairs' counters
  *   xa_lock         of dev->qps, dev->stags and eps (conn/ep_ref.c), process context, leaf: a
@@ -165,6 +166,7 @@ struct xiw_qp {
 	struct llist_node	worker_new;	/* in the worker's list of new queue pairs */
 	struct list_head	worker_entry;	/* in the worker's private list */
 	u64			worker_idle_ns;	/* when the worker last found something to do */
+	u32			worker_spin_ns;	/* how long it watches a ring that stays empty */
 	struct timer_list	retry;		/* has a worker try again; with a reference */
 	unsigned long		retry_after;	/* the last pause in jiffies; guarded as tx */
 	u64			doorbell_ns;	/* when the last one that transmitted was done */

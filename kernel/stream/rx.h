@@ -8,13 +8,10 @@
 #include "carrier/cursor.h"
 #include "stream/qp.h"
 
-/* How long a Send may wait for a receive request, in milliseconds. */
-#define XIW_RX_PATIENCE_MS	1000
-
 /* When the patience of a Send that waits for a receive request ends, in jiffies. */
 static inline unsigned long xiw_rx_patience_ends(const struct xiw_qp *qp)
 {
-	return qp->rx.starved_since + msecs_to_jiffies(XIW_RX_PATIENCE_MS);
+	return qp->rx.starved_since + msecs_to_jiffies(qp->rx.patience_ms);
 }
 
 /* Whether the Send may still wait for a receive request. The queue pair is locked. */

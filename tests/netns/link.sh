@@ -248,23 +248,7 @@ each_cpu_works() {
 	((count))
 }
 
-# is_a_switch SETTING: the file in sysfs has the default 1, takes 0 and 1, and refuses other values.
-is_a_switch() {
-	local file=/sys/class/infiniband/$dev/xiw/$1 value
-	only_xiw
-	add_link "$ns1" "$dev" dummy
-	expect_equal "$(<"$file")" 1 "default of $1"
-	for value in 0 1; do
-		write_to "$file" "$value"
-		expect_equal "$(<"$file")" "$value" "$1"
-	done
-	for value in 2 -1 on 0x10 1,0 "" 99999999999999999999; do
-		expect_fail "Invalid argument|out of range" write_to "$file" "$value"
-		expect_equal "$(<"$file")" 1 "$1 after \"$value\""
-	done
-}
-
-plan 29
+plan 25
 setup make_namespaces
 setup make_dummy
 setup load "$link_type"
@@ -295,8 +279,4 @@ claim "the GID follows the hardware address"		gid_follows_netdev
 claim "a link goes when its netdev is deleted"		link_goes_with_netdev
 claim "a link goes when its netdev moves away"		link_goes_when_netdev_moves
 claim "a link goes with its namespace"			link_goes_with_namespace
-claim "xiw/crc is 1 and takes 0 or 1"			is_a_switch crc
-claim "xiw/responder_hold is 1 and takes 0 or 1"	is_a_switch responder_hold
-claim "xiw/large_fpdus is 1 and takes 0 or 1"		is_a_switch large_fpdus
-claim "xiw/loopback is 1 and takes 0 or 1"		is_a_switch loopback
 finish

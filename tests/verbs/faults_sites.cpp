@@ -91,6 +91,7 @@ void make_link(const std::string &)
 	std::system("ip link add faults type dummy;"
 		    "rdma link add xfaults type xiw netdev faults &&"
 		    " rdma statistic show link xfaults/1 >/dev/null;"
+		    "echo reno >/sys/class/infiniband/xfaults/xiw/congestion;"
 		    "ip link del faults");
 }
 
@@ -127,6 +128,7 @@ constexpr Exception exceptions[] = {
 	{ "xiw_lanes_init", at_load },
 	{ "xiw_devices_init", at_load },
 	{ "xiw_odp_init", at_load },
+	{ "xiw_tune_init", at_load },
 	{ "worker_begin", "another thread allocates for it" },
 	{ "xiw_device_create: ref_tracker_alloc", "the kernel does not let it fail" },
 	{ "xiw_device_create: pcpu_alloc", "takes from what the kernel keeps ready" },

@@ -190,7 +190,7 @@ void deadline_before_farewell(const std::string &address)
 
 	Peer peer = acceptor.accept();
 
-	std::this_thread::sleep_until(begun + 9500ms); /* EP_CONNECT_MS is 10000 */
+	std::this_thread::sleep_until(begun + 9500ms); /* connect_ms is 10000 */
 	{
 		cases::Told pause("pause", "ep_work 1500");
 

@@ -477,6 +477,18 @@ void deadline_of_the_rtr(const std::string &address)
 	}
 }
 
+void deadline_of_the_rtr_is_a_setting(const std::string &address)
+{
+	using namespace std::chrono_literals;
+	Setting setting(device_setting("opening_ms"), "1000");
+	auto start = std::chrono::steady_clock::now();
+	Setup setup = { .request = enhanced_request(peer_to_peer | 4, ready_write | 4),
+			.open = false };
+	Stream silent(address, Role::responder, setup);
+
+	expect_hung_up_after(silent.peer(), start, 1s);
+}
+
 void no_terminate_to_a_bad_frame(const std::string &address)
 {
 	Responder device(address);
@@ -554,6 +566,8 @@ const cases::Case all[] = {
 	{ "MPA-17 with responder_hold off a responder does not wait", responder_need_not_wait },
 	{ "MPA-18 startup has a deadline on both ends", deadlines },
 	{ "MPA-18 the opening message has a deadline", deadline_of_the_rtr },
+	{ "MPA-18 the deadline of the opening message is a setting",
+	  deadline_of_the_rtr_is_a_setting },
 	{ "MPA-19 a bad frame is closed on at once, without Terminate",
 	  no_terminate_to_a_bad_frame },
 	{ "MPA-19 only the first Reply is an answer", more_replies },
