@@ -15,8 +15,9 @@
 #include "stream/worker.h"
 #include "trace.h"
 
-/* FPDUs processed before the loop yields: 80 KiB of the shortest ones. */
-#define RX_BURST	4096
+/* Bytes processed before the loop yields. Each FPDU counts for a minimum. */
+#define RX_BURST		(1024 * 1024)
+#define RX_BURST_WEIGHT		256
 
 /*
  * If the socket's backlog takes more than this share of the receive buffer, a worker sends. The
@@ -186,8 +187,8 @@ static bool rx_ends_turn(struct xiw_qp *qp, u32 len)
 }
 
 /*
- * The receive buffer may be full of small FPDUs behind a Send that waited. A softirq stops after
- * RX_BURST of them and wakes the endpoint to continue in process context. The endpoint processes
+ * The receive buffer may be full of FPDUs behind a Send that waited. A softirq stops after RX_BURST
+ * bytes of them and wakes the endpoint to continue in process context. The endpoint processes
  * all FPDUs before it looks for the end of the stream.
  */
 static bool rx_yields(struct xiw_qp *qp)
@@ -225,21 +226,24 @@ static u32 rx_drain(struct xiw_qp *qp, struct sock *sk)
 	struct xiw_cursor cur = { .sk = sk, .seq = start };
 	const bool in_worker = xiw_worker_is_current();
 	struct xiw_cursor next;
-	u32 done = 0, offset;
-	u32 fpdus = 0;
+	u32 done = 0, burst = 0, offset;
 	u32 len;
 
 	if (unlikely(qp->rx.kept) && !rx_finish_kept(qp, sk))
 		return 0;
 	cur.skb = tcp_recv_skb(sk, start, &offset);
 	while (cur.skb && xiw_qp_open(qp)) {
-		if (unlikely(++fpdus % RX_BURST == 0) && rx_yields(qp))
-			break;
+		if (unlikely(burst >= RX_BURST)) {
+			if (rx_yields(qp))
+				break;
+			burst = 0;
+		}
 		next = cur;
 		len = rx_fpdu(qp, &next, avail - done);
 		if (!len)
 			break;
 		done += len;
+		burst += max_t(u32, len, RX_BURST_WEIGHT);
 		/* Keep the skb: the next FPDU mostly starts in the one where this FPDU ended. */
 		cur.skb = next.skb;
 		cur.seq += len;
