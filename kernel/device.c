@@ -25,6 +25,7 @@
 #include "queue/cq.h"
 #include "queue/srq.h"
 #include "setting.h"
+#include "show.h"
 #include "stream/post.h"
 #include "stream/qp.h"
 #include "verbs.h"
@@ -262,6 +263,10 @@ static const struct ib_device_ops device_ops = {
 	.query_pkey = device_query_pkey,
 	.alloc_hw_port_stats = xiw_stats_alloc,
 	.get_hw_stats = xiw_stats_get,
+	.fill_res_qp_entry = xiw_show_qp,
+	.fill_res_cq_entry = xiw_show_cq,
+	.fill_res_srq_entry = xiw_show_srq,
+	.fill_res_mr_entry = xiw_show_mr,
 
 	.alloc_ucontext = device_alloc_ucontext,
 	.query_ucontext = device_query_ucontext,

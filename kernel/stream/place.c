@@ -530,7 +530,7 @@ static enum xiw_cause place_terminate(struct xiw_qp *qp, const struct xiw_header
 	place_blame(qp, hdr, ulpdu_len);
 	trace_xiw_rx_terminate(qp->qpn, hdr->term.layer_etype, hdr->term.code);
 	xiw_stat_inc(qp->dev, XIW_STAT_RX_TERMINATES);
-	xiw_qp_lost(qp);
+	xiw_qp_lost(qp, hdr);
 	xiw_qp_report(qp, hdr->term.layer_etype >> 4, hdr->term.layer_etype & 0xf);
 	return XIW_OK;
 }
@@ -555,7 +555,7 @@ enum xiw_cause xiw_place(struct xiw_qp *qp, const struct xiw_headers *hdr, u32 u
 	if (unlikely(!op)) {
 		if (!place_is_terminate(hdr, ulpdu_len))
 			return cause;
-		xiw_qp_lost(qp);	/* malformed, but it ends the stream all the same */
+		xiw_qp_lost(qp, NULL);	/* malformed, but it ends the stream all the same */
 		return XIW_OK;
 	}
 	hdr_len = op->tagged ? sizeof(hdr->tagged) : sizeof(hdr->untagged);

@@ -225,7 +225,7 @@ struct xiw_rx {
  * struct xiw_fault - why a stream has to end
  * @cause: the first cause, XIW_OK if there is none
  * @has_hdr: @hdr is valid
- * @hdr: headers of the faulty FPDU
+ * @hdr: headers of the faulty FPDU; without a cause, those of the Terminate of the peer
  */
 struct xiw_fault {
 	enum xiw_cause		cause;

@@ -170,9 +170,9 @@ void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_heade
 	xiw_ep_wake(qp->ep, XIW_EP_EV_FAILED);
 }
 
-void xiw_qp_lost(struct xiw_qp *qp)
+void xiw_qp_lost(struct xiw_qp *qp, const struct xiw_headers *terminate)
 {
-	if (qp_stop(qp, XIW_OK, NULL))
+	if (qp_stop(qp, XIW_OK, terminate))
 		xiw_ep_wake(qp->ep, XIW_EP_EV_FAILED);
 }
 
@@ -247,7 +247,9 @@ bool xiw_qp_detach(struct xiw_qp *qp, struct sock *sk, struct xiw_batch *rest,
 	spin_lock_irqsave(&qp->lock, flags);
 	attached = xiw_qp_attached(qp);
 	if (attached) {
-		if (!qp_move(qp, XIW_QP_ERROR))
+		if (qp_move(qp, XIW_QP_ERROR))
+			qp->fault.cause = *cause;
+		else
 			*cause = qp->fault.cause;
 		WRITE_ONCE(qp->sk, NULL);	/* what waits for its lock must look again */
 		if (qp->carrier->part)
@@ -328,6 +330,7 @@ int xiw_qp_reset(struct xiw_qp *qp)
 	if (!qp->claimed && !xiw_qp_attached(qp) && qp_move(qp, XIW_QP_IDLE)) {
 		qp_empty_rings(qp);
 		WRITE_ONCE(qp->attr_state, IB_QPS_RESET);
+		qp->fault = (struct xiw_fault){};
 		qp->sq_failed = false;
 		ret = 0;
 	}

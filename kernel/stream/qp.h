@@ -92,7 +92,8 @@ struct xiw_loop;
  * of the endpoint that has claimed the queue pair. The claim alone guards .fault before attach. A
  * holder of the socket lock that finds a socket attached may go on. A holder of qp->lock that finds
  * none owns the progress, and so can flush work requests that are posted after the connection has
- * ended.
+ * ended. xiw_show_qp() holds qp->lock alone: what the handshake has agreed on stays as it is while
+ * a socket is attached, and what it shows of the progress is a guess.
  *
  * Where sleeping is not allowed, the queue pair is handed to a worker (xiw_worker_queue()). A
  * worker serves many queue pairs and does not wait for a socket lock either, because the process
@@ -143,7 +144,7 @@ struct xiw_qp {
 	struct sock		*sk;		/* of ep, while it is attached; else NULL */
 	const struct xiw_carrier *carrier;	/* TCP's unless both ends are on this host */
 	struct xiw_loop		*loop;		/* of xiw_loop_carrier; else NULL */
-	struct xiw_fault	fault;		/* constant once detached */
+	struct xiw_fault	fault;		/* constant once detached, until a reset */
 
 	/*
 	 * Within one host the two ends mostly run on two CPUs. Each CPU reads the fields above of
@@ -285,8 +286,11 @@ void xiw_qp_detached(struct xiw_qp *qp);
  */
 void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_headers *fault);
 
-/* As xiw_qp_fail(), but without a Terminate or an event: the peer has ended the stream. */
-void xiw_qp_lost(struct xiw_qp *qp);
+/*
+ * As xiw_qp_fail(), but without a Terminate or an event: the peer has ended the stream. @terminate
+ * has the headers of its Terminate, or is NULL.
+ */
+void xiw_qp_lost(struct xiw_qp *qp, const struct xiw_headers *terminate);
 
 /* Has received data processed again. The caller keeps @qp attached. Context: any. */
 void xiw_qp_resume_rx(struct xiw_qp *qp);

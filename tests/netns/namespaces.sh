@@ -45,6 +45,34 @@ back_to_shared_mode() {
 	wait_until 30 set_netns_mode shared
 }
 
+# --- seeing ---
+
+# peers_seen NS: prints how many queue pairs of the link show their peer to a process in the namespace.
+peers_seen() {
+	ip netns exec "$1" rdma -dd -j resource show qp link "$dev2" |
+		jq '[.[] | select(.drv_peer or .drv_tx_bytes)] | length'
+}
+
+# completions_seen NS: prints how many completion queues of the link tell it how much they were used.
+completions_seen() {
+	ip netns exec "$1" rdma -dd -j resource show cq |
+		jq "[.[] | select(.ifname == \"$dev2\") | select(.drv_completions)] | length"
+}
+
+# In shared mode all namespaces see the link and the numbers of its queue pairs.
+tells_no_others() {
+	add_link "$ns1" "$dev1" veth1
+	add_link "$ns2" "$dev2" veth2
+	serve "$ns2" 7301 "$programs/peer" --endless listen 10.77.0.2 7301
+	start "$ns1" "$programs/peer" --endless connect 10.77.0.2 7301
+	wait_until 10 sees_peers "$ns2" 1
+	expect_ok test "$(ip netns exec "$ns1" rdma -j resource show qp link "$dev2" | jq length)" -ge 1
+	expect_equal "$(peers_seen "$ns1")" 0 "queue pairs that tell another namespace of their peer"
+	expect_ok test "$(completions_seen "$ns2")" -ge 1
+	expect_equal "$(completions_seen "$ns1")" 0 "completion queues that tell another namespace"
+}
+sees_peers() { [[ $(peers_seen "$1") -ge $2 ]]; }
+
 # --- listeners ---
 
 # rpings SERVER_NS ADDRESS PORT CLIENT_NS [OPTION...]: runs rping, which compares the data.
@@ -175,7 +203,7 @@ works_in_vrf() {
 }
 
 need pkill
-plan 8
+plan 9
 setup load "$link_type"
 stage "in exclusive mode a link belongs where it was added"	belongs_to_its_namespace
 setup back_to_shared_mode
@@ -184,6 +212,7 @@ setup make_veth 1500
 claim "a listener takes no port of a link in another namespace"	takes_no_port_elsewhere
 claim "a port in use does not cost a new link its rdma_cm"	keeps_its_rdma_cm
 claim "a call does not go through a link in another namespace"	reaches_nobody_elsewhere
+claim "other namespaces see nothing of its connections"	tells_no_others
 claim "a namespace stays until its connections have ended"	is_kept_for_a_farewell
 claim "the type of service is on the wire with IPv4"	is_on_the_wire 4
 claim "the type of service is on the wire with IPv6"	is_on_the_wire 6
