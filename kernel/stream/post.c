@@ -7,6 +7,7 @@
 #include "stream/post.h"
 #include "stream/tx.h"
 #include "stream/worker.h"
+#include "trace.h"
 
 /*
  * A process sends a stream if it rings this many doorbells in a row without an answer, each of them
@@ -48,12 +49,14 @@ static void post_doorbell(struct xiw_qp *qp)
 
 	if (!xiw_worker_take(qp, XIW_WORKER_DEFERRED) && post_streams(qp)) {
 		xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
+		trace_xiw_doorbell(qp->qpn, true);
 		set_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
 		xiw_ring_defer(&qp->sq);
 		smp_mb__before_atomic();	/* the worker writes the flags as well, and last */
 		xiw_worker_queue(qp);
 		return;
 	}
+	trace_xiw_doorbell(qp->qpn, false);
 	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE, XIW_STAT_TX_INLINE);
 	WRITE_ONCE(qp->doorbell_ns, local_clock());
 	if (more)

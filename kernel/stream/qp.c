@@ -233,6 +233,8 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 	else
 		WRITE_ONCE(qp->sk, sk);
 	spin_unlock_irqrestore(&qp->lock, flags);
+	if (!ret)
+		trace_xiw_connect(qp->qpn, ep->initiator, terms);
 	return ret;
 }
 

@@ -234,6 +234,12 @@ static inline void xiw_qp_count(struct xiw_qp *qp, enum xiw_stat stat, u64 n)
 	WRITE_ONCE(qp->stats.count[stat], qp->stats.count[stat] + n);
 }
 
+/* The wr_id for a tracepoint: that of a consumer in the kernel is often a pointer, and not told. */
+static inline u64 xiw_qp_traced_id(const struct xiw_qp *qp, u64 wr_id)
+{
+	return rdma_is_kernel_res(&qp->ibqp.res) ? 0 : wr_id;
+}
+
 /* Return: the record of send request number @count. */
 static inline struct xiw_send_wr *xiw_qp_wr(struct xiw_qp *qp, u32 count)
 {

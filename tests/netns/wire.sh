@@ -186,6 +186,7 @@ both() { echo $(($(counter "x$$v1" "$1") + $(counter "x$$v2" "$1"))); }
 # An FPDU that waits for a receive request is looked at more than once.
 traces_each_fpdu() {
 	local sent received ends
+	set_setting "x$$v1" large_fpdus 0
 	sent=$(both tx_fpdus) received=$(both rx_fpdus)
 	traced transfer 10.77.0.2
 	sent=$(($(both tx_fpdus) - sent)) received=$(($(both rx_fpdus) - received))
@@ -199,13 +200,32 @@ traces_each_fpdu() {
 	(($(lines 'xiw_ep_move: id=[0-9]+ [0-9] -> [0-9]$') > 2 * ends))
 }
 
+# Each request is taken once and done once, and both ends tell what they agreed on.
+traces_each_request() {
+	local requests connections
+	set_setting "x$$v1" large_fpdus 0
+	requests=$(both tx_wrs)
+	traced transfer 10.77.0.2
+	requests=$(($(both tx_wrs) - requests))
+	connections=$(lines 'xiw_connect: qpn=[0-9]+ initiator crc=1 tx_markers=0 tx_large_fpdus=0 ')
+	say "$requests requests, $connections connections"
+	((requests > 10 && connections > 0))
+	expect_equal "$(lines 'xiw_connect: qpn=[0-9]+ responder crc=1 ')" "$connections" "responders"
+	expect_equal "$(lines 'xiw_request: qpn=[0-9]+ wr_id=[0-9]+ opcode=[A-Z_]+ len=[0-9]+$')" \
+		"$requests" "requests taken"
+	expect_equal "$(lines 'xiw_send_done: qpn=[0-9]+ wr_id=[0-9]+ status=[0-9]+ len=[0-9]+$')" \
+		"$requests" "requests done"
+	(($(lines 'xiw_recv_done: qpn=[0-9]+ wr_id=[0-9]+ status=0 len=[0-9]+$') > 0))
+	(($(lines 'xiw_doorbell: qpn=[0-9]+ by=(caller|worker)$') > 0))
+}
+
 traces_a_fault() {
 	traced n2 "$programs/requests" 10.77.0.2 "a write to an unknown STag ends the connection"
 	expect_equal "$(lines 'xiw_qp_fail: qpn=[0-9]+ cause=bad_stag$')" 1 "faults"
 	expect_equal "$(lines 'xiw_rx_terminate: qpn=[0-9]+ layer=1 etype=1 code=0x00$')" 1 "Terminates"
 }
 
-plan 9
+plan 10
 setup make_path veth-1500
 stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded transfer 10.77.0.2
 stage "every FPDU of rping is decoded, every CRC is good, IPv6" all_decoded rping_verifies fd77::2
@@ -218,5 +238,6 @@ for program in ib_write_bw ib_send_bw ib_read_bw; do
 done
 stage "SEC-26 a stream runs inside of IPsec"		inside_of_ipsec
 stage "the tracepoints show each FPDU and each state"	traces_each_fpdu
+stage "the tracepoints show each request"	traces_each_request
 stage "the tracepoints show a fault and its Terminate"	traces_a_fault
 finish
