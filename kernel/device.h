@@ -62,6 +62,8 @@ struct xiw_lane;
  * @stats: event counters of each CPU
  * @qp_stats: struct xiw_qp_stats of all queue pairs
  * @qp_stats_lock: guards @qp_stats
+ * @warn_due: for each enum xiw_cause, when the log may tell of it again, in jiffies; 0 if it never
+ *	did
  * @gone: frees the device a moment after its end
  */
 struct xiw_device {
@@ -85,6 +87,7 @@ struct xiw_device {
 	struct xiw_stats __percpu *stats;
 	struct list_head	qp_stats;
 	struct mutex		qp_stats_lock;
+	unsigned long		warn_due[XIW_NUM_CAUSES];
 	struct work_struct	gone;
 };
 

@@ -20,6 +20,9 @@
 /* If TCP takes nothing of the farewell, it is tried again so much later. */
 #define EP_FAREWELL_RETRY_MS	100
 
+/* The log tells of a cause again after this time. */
+#define EP_WARN_PAUSE	(3600 * HZ)
+
 /* How long an orderly close keeps sending what was posted. */
 #define EP_LAST_MS	500
 
@@ -88,6 +91,24 @@ void xiw_ep_farewell(struct xiw_ep *ep)
 }
 
 /*
+ * Says in the log why a stream has ended and what may help. A peer or a program can cause faults as
+ * often as it likes, so each device does this once for each cause, and again after some time.
+ */
+static void ep_warn(struct xiw_ep *ep, enum xiw_cause cause)
+{
+	unsigned long *due = &ep->dev->warn_due[cause], before = READ_ONCE(*due);
+
+	if (cause == XIW_OK || cause == XIW_LOCAL_ABORT)
+		return;
+	if ((before && time_before(jiffies, before)) ||
+	    cmpxchg(due, before, (jiffies + EP_WARN_PAUSE) | 1) != before)
+		return;
+	ibdev_warn(&ep->dev->ibdev, "queue pair %u: the stream has ended, %s: %s\n", ep->qp->qpn,
+		   xiw_causes[cause].name, xiw_causes[cause].advice ?:
+		   "the peer breaks the rules of iWARP: see which driver it runs");
+}
+
+/*
  * Detaches the queue pair and stages a Terminate if there is a cause. Return: false if there is no
  * socket, and so no farewell.
  */
@@ -116,6 +137,7 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 	}
 	xiw_sock_unlock(ep->sk);
 	if (attached) {
+		ep_warn(ep, cause);
 		xiw_qp_unlocked(ep->qp);
 		xiw_qp_detached(ep->qp);
 	}

@@ -75,6 +75,7 @@ enum xiw_term_etype {
  * @code: error code
  * @ddp_header: the Terminate repeats the length and the DDP header of the faulty segment
  * @rdmap_header: it also repeats the Read Request header, if the segment is a Read Request
+ * @advice: what the administrator may do about it; NULL if the peer breaks the protocol
  */
 struct xiw_cause_row {
 	const char	*name;
@@ -83,6 +84,7 @@ struct xiw_cause_row {
 	__u8		code;
 	__u8		ddp_header:1;
 	__u8		rdmap_header:1;
+	const char	*advice;
 };
 
 extern const struct xiw_cause_row xiw_causes[XIW_NUM_CAUSES];

@@ -225,7 +225,19 @@ traces_a_fault() {
 	expect_equal "$(lines 'xiw_rx_terminate: qpn=[0-9]+ layer=1 etype=1 code=0x00$')" 1 "Terminates"
 }
 
-plan 10
+# warnings: prints what the log says of streams with an unknown STag on the links of this theme.
+warnings() { dmesg | grep -E "x$$v[12]: queue pair [0-9]+: the stream has ended, bad_stag: the peer has used" || true; }
+
+warns_once() {
+	local i
+	for i in 1 2; do
+		n2 "$programs/requests" 10.77.0.2 "a write to an unknown STag ends the connection"
+	done
+	warnings
+	expect_equal "$(warnings | wc -l)" 1 "warnings"
+}
+
+plan 11
 setup make_path veth-1500
 stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded transfer 10.77.0.2
 stage "every FPDU of rping is decoded, every CRC is good, IPv6" all_decoded rping_verifies fd77::2
@@ -240,4 +252,5 @@ stage "SEC-26 a stream runs inside of IPsec"		inside_of_ipsec
 stage "the tracepoints show each FPDU and each state"	traces_each_fpdu
 stage "the tracepoints show each request"	traces_each_request
 stage "the tracepoints show a fault and its Terminate"	traces_a_fault
+stage "the log says what may help, but not each time"	warns_once
 finish

@@ -95,7 +95,8 @@ void one_guess_for_a_connection(const std::string &address)
 		require(peer.hear_terminate() == Terminate{ 1, 1, 0 }, "the guess ends the stream");
 		expect_event(device.channel(), RDMA_CM_EVENT_DISCONNECTED);
 	}
-	require(lines_in_the_log() == before, "the log does not grow");
+	/* It tells once an hour of each cause. */
+	require(lines_in_the_log() - before <= 1, "the log does not grow");
 }
 
 /* The peer writes all the time. After the deregistration the memory must not change. */
@@ -493,7 +494,8 @@ void flood_of_nothing(const std::string &address, Role role)
 			other.expect_alive();
 	}
 	stream.expect_alive(11);
-	require(lines_in_the_log() == before, "the log does not grow");
+	/* It tells once an hour of each cause. */
+	require(lines_in_the_log() - before <= 1, "the log does not grow");
 }
 
 /* Input behind an error is ignored: there is one answer, one event, and no line in the log. */
@@ -516,7 +518,8 @@ void flood_of_errors(const std::string &address, Role role)
 	expect_completion(stream.end().recv_cq(), IBV_WC_WR_FLUSH_ERR, 1);
 	require(next_event(stream.channel(), 200).type < 0, "the application gets one event");
 	require(stream.memory().is_zero(), "nothing is placed");
-	require(lines_in_the_log() == before, "the log does not grow");
+	/* It tells once an hour of each cause. */
+	require(lines_in_the_log() - before <= 1, "the log does not grow");
 }
 
 void limits_of_pinned_memory(const std::string &address)
@@ -553,7 +556,7 @@ void other_namespaces(const std::string &address)
 
 const cases::Case all[] = {
 	{ "SEC-01 STags cannot be guessed", stags_cannot_be_guessed },
-	{ "SEC-02 a wrong STag costs a connection, and no line in the log",
+	{ "SEC-02 wrong STags cost their connections, and one line in the log",
 	  one_guess_for_a_connection },
 	{ "SEC-07 deregistered memory is left alone",
 	  in_both_roles<deregistered_memory_is_left_alone> },
