@@ -17,6 +17,7 @@
 #include "conn/cm.h"
 #include "conn/lane.h"
 #include "conn/listener.h"
+#include "counter.h"
 #include "device.h"
 #include "limit.h"
 #include "mem/dm.h"
@@ -239,6 +240,7 @@ static void device_dealloc(struct ib_device *ibdev)
 	WARN_ON(memchr_inv(dev->objects, 0, sizeof(dev->objects)));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->stags);
+	ida_destroy(&dev->counter_ids);
 	device_set_enabler(dev, NULL);
 	xiw_settings_end(&dev->settings);
 	free_percpu(dev->stats);
@@ -263,6 +265,11 @@ static const struct ib_device_ops device_ops = {
 	.query_pkey = device_query_pkey,
 	.alloc_hw_port_stats = xiw_stats_alloc,
 	.get_hw_stats = xiw_stats_get,
+	.counter_bind_qp = xiw_counter_bind,
+	.counter_unbind_qp = xiw_counter_unbind,
+	.counter_alloc_stats = xiw_counter_alloc_stats,
+	.counter_update_stats = xiw_counter_update,
+	.counter_dealloc = xiw_counter_dealloc,
 	.fill_res_qp_entry = xiw_show_qp,
 	.fill_res_cq_entry = xiw_show_cq,
 	.fill_res_srq_entry = xiw_show_srq,
@@ -327,6 +334,7 @@ static const struct ib_device_ops device_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_srq, xiw_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_qp, xiw_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_mw, xiw_mw, ibmw),
+	XIW_COUNTER_OBJECT
 };
 
 /* Uses the netdev's hardware address as GID. If it has none, makes one up, but only once. */
@@ -422,6 +430,8 @@ static struct xiw_device *device_alloc(struct net_device *netdev, struct net *ne
 
 	INIT_LIST_HEAD(&dev->qp_stats);
 	mutex_init(&dev->qp_stats_lock);
+	ida_init(&dev->counter_ids);
+	dev->counters_moved = jiffies;
 	dev->stats = alloc_percpu(struct xiw_stats);
 	if (!dev->stats)
 		goto fail;

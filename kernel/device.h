@@ -3,6 +3,7 @@
 #ifndef XIW_DEVICE_H
 #define XIW_DEVICE_H
 
+#include <linux/idr.h>
 #include <linux/netdevice.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
@@ -16,6 +17,7 @@
 
 #define XIW_VENDOR_ID		0x027869	/* locally administered, so not a vendor's OUI */
 #define XIW_MAX_QP		(64 * 1024)
+#define XIW_MAX_COUNTERS	1024
 #define XIW_MAX_CQ		(64 * 1024)
 #define XIW_MAX_SRQ		(64 * 1024)
 #define XIW_MAX_PD		(64 * 1024)
@@ -61,7 +63,10 @@ struct xiw_lane;
  * @num_eps: number of endpoints, including closed ones that still have references
  * @stats: event counters of each CPU
  * @qp_stats: struct xiw_qp_stats of all queue pairs
- * @qp_stats_lock: guards @qp_stats
+ * @qp_stats_lock: guards @qp_stats, what of their counts is kept, and all for counter.c
+ * @counter_ids: numbers of the counters that the administrator has made (counter.c)
+ * @counter_qps: how many queue pairs are bound to each of them, by its number
+ * @counters_moved: when all of them were up to date, in jiffies
  * @warn_due: for each enum xiw_cause, when the log may tell of it again, in jiffies; 0 if it never
  *	did
  * @gone: frees the device a moment after its end
@@ -87,6 +92,9 @@ struct xiw_device {
 	struct xiw_stats __percpu *stats;
 	struct list_head	qp_stats;
 	struct mutex		qp_stats_lock;
+	struct ida		counter_ids;
+	u8			counter_qps[XIW_MAX_COUNTERS + 1];
+	unsigned long		counters_moved;
 	unsigned long		warn_due[XIW_NUM_CAUSES];
 	struct work_struct	gone;
 };

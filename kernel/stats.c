@@ -69,14 +69,35 @@ void xiw_stats_join(struct xiw_qp *qp)
 	mutex_unlock(&qp->dev->qp_stats_lock);
 }
 
-void xiw_stats_leave(struct xiw_qp *qp)
+void xiw_stats_move(struct xiw_qp *qp, u64 *sums)
 {
 	unsigned int i;
+	u64 count;
 
-	mutex_lock(&qp->dev->qp_stats_lock);
-	list_del(&qp->stats.entry);
+	lockdep_assert_held(&qp->dev->qp_stats_lock);
+
+	for (i = 0; i < XIW_NUM_QP_STATS; i++) {
+		count = READ_ONCE(qp->stats.count[i]);
+		sums[i] += count - qp->stats.kept[i];
+		qp->stats.kept[i] = count;
+	}
+}
+
+void xiw_stats_keep(struct xiw_qp *qp)
+{
+	u64 sums[XIW_NUM_QP_STATS] = {};
+	unsigned int i;
+
+	xiw_stats_move(qp, sums);
 	for (i = 0; i < XIW_NUM_QP_STATS; i++)
-		xiw_stat_add(qp->dev, i, qp->stats.count[i]);
+		xiw_stat_add(qp->dev, i, sums[i]);
+}
+
+void xiw_stats_leave(struct xiw_qp *qp)
+{
+	mutex_lock(&qp->dev->qp_stats_lock);
+	list_del_init(&qp->stats.entry);
+	xiw_stats_keep(qp);
 	mutex_unlock(&qp->dev->qp_stats_lock);
 }
 
@@ -90,14 +111,18 @@ static void stats_add_cpus(struct xiw_device *dev, u64 *sums)
 			sums[i] += READ_ONCE(per_cpu_ptr(dev->stats, cpu)->count[i]);
 }
 
+/* The core adds what counters of the administrator have by itself. */
 static void stats_add_qps(struct xiw_device *dev, u64 *sums)
 {
-	struct xiw_qp_stats *stats;
+	struct xiw_qp *qp;
 	unsigned int i;
 
-	list_for_each_entry(stats, &dev->qp_stats, entry)
+	list_for_each_entry(qp, &dev->qp_stats, stats.entry) {
+		if (qp->ibqp.counter)
+			continue;
 		for (i = 0; i < XIW_NUM_QP_STATS; i++)
-			sums[i] += READ_ONCE(stats->count[i]);
+			sums[i] += READ_ONCE(qp->stats.count[i]) - qp->stats.kept[i];
+	}
 }
 
 /**

@@ -48,7 +48,7 @@ enum xiw_stat {
 	XIW_NUM_STATS = XIW_STAT_CAUSES + XIW_NUM_CAUSES
 };
 
-/* Counters of one CPU. Those of destroyed queue pairs are added to the current CPU's. */
+/* Counters of one CPU. What the device keeps of queue pairs is added to the current CPU's. */
 struct xiw_stats {
 	u64	count[XIW_NUM_STATS];
 };
@@ -57,10 +57,13 @@ struct xiw_stats {
  * struct xiw_qp_stats - counters of one queue pair
  * @entry: entry in xiw_device.qp_stats
  * @count: written under the locks that guard the queue pair's progress; read without them
+ * @kept: the part of @count that the device or a counter of the administrator has added to its own;
+ *	guarded by xiw_device.qp_stats_lock
  */
 struct xiw_qp_stats {
 	struct list_head	entry;
 	u64			count[XIW_NUM_QP_STATS];
+	u64			kept[XIW_NUM_QP_STATS];
 };
 
 /* Any context: this_cpu_add() is safe against preemption and interrupts. */
@@ -75,6 +78,12 @@ void xiw_stats_init(void);
 /* Adds and removes the counters of a queue pair. The device keeps their values on removal. */
 void xiw_stats_join(struct xiw_qp *qp);
 void xiw_stats_leave(struct xiw_qp *qp);
+
+/* Moves to @sums what a queue pair has counted and nobody keeps yet. qp_stats_lock is held. */
+void xiw_stats_move(struct xiw_qp *qp, u64 *sums);
+
+/* Moves it to the device. The lock is held. */
+void xiw_stats_keep(struct xiw_qp *qp);
 
 /* Members of struct ib_device_ops; kernel-doc is in stats.c. */
 struct rdma_hw_stats *xiw_stats_alloc(struct ib_device *ibdev, u32 port);

@@ -68,7 +68,8 @@ struct xiw_loop;
  *                   whether the process has asked for an event
  *   settings->lock  spinlock, process context, leaf: TCP's congestion control for new connections
  *   dev->qp_stats_lock
- *                   mutex, leaf: the list of the queue pairs' counters
+ *                   mutex, leaf: the list of the queue pairs' counters, and which queue pair
+ *                   counts for a counter of the administrator; inside that counter's lock
  *   xa_lock         of dev->qps, dev->stags and eps (conn/ep_ref.c), process context, leaf: a
  *                   lookup takes its reference inside. STags are looked up under RCU instead
  *

@@ -45,6 +45,17 @@ static inline void ib_dispatch_port_state_event(struct ib_device *ibdev, struct 
 }
 #endif
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+/* The core allocates counters by itself, and devices have one port here: this takes both away. */
+#define XIW_COUNTER_OBJECT
+#define xiw_counter_bind(counter, qp, port)	xiw_counter_bind(counter, qp)
+#define xiw_counter_unbind(qp, port)		xiw_counter_unbind(qp)
+#else
+#define XIW_COUNTER_OBJECT						\
+	.counter_init = xiw_counter_init,				\
+	INIT_RDMA_OBJ_SIZE(rdma_counter, xiw_counter, counter),
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 struct ib_dmah;
 
