@@ -39,6 +39,12 @@ finds_misspelling() {
 	fails 1 'tests/planted.md:1' style codespell
 }
 
+finds_command_without_test() {
+	printf '%s\n' '<!-- run by tests/nosuch.sh -->' '```sh' make '```' >"$copy/planted.md"
+	trap 'rm "$copy/planted.md"' EXIT
+	fails 1 'planted.md:2: there is no tests/nosuch.sh' style documents
+}
+
 finds_upward_call() {
 	local file=$copy/kernel/mem/bind.c
 	cp "$file" "$scratch/bind.c"
@@ -80,7 +86,7 @@ finds_shell_fault() {
 	fails 1 'SC2164' style shellcheck
 }
 
-plan 12
+plan 13
 claim "a copy of the tree passes"			eval 'make_copy; style spdx codespell'
 claim "style fails without git's folder"		no_copy_of_git
 claim "style fails if git refuses the folder's owner"	others_folder
@@ -90,6 +96,7 @@ claim "style fails without clang-format"		fails 1 'Permission denied|status 12' 
 claim "style fails without perl for checkpatch"		fails 1 'Permission denied|status 12' without perl checkpatch
 claim "style fails if a check has no file to look at"	nothing_to_look_at
 claim "style finds a misspelt word"			finds_misspelling
+claim "style finds a command that no test runs"		finds_command_without_test
 claim "style finds a call from a floor to one above"	finds_upward_call
 claim "style finds drawings that are out of date"	finds_old_drawings
 claim "style finds a fault in a script"			finds_shell_fault
