@@ -72,8 +72,14 @@ prove_all() {
 	stage "the setting says whether TCP carries the stream" carried_as_set
 }
 
+# shows_ipv6 CLAIM: the program needs both ends on one device.
+shows_ipv6() {
+	local addr=fd78::1
+	prove show "$1"
+}
+
 own=2
-[[ $path != dummy ]] || own=3
+[[ $path != dummy ]] || own=4
 plan $((${#claims[@]} + own))
 setup make_path "$path"
 use_path "$path" "$family"
@@ -81,6 +87,7 @@ setup set_loopback "$client_dev" "$loopback"
 setup set_loopback "$server_dev" "$loopback"
 if [[ $path == dummy ]]; then
 	prove_all
+	stage "IPv6 addresses are shown" shows_ipv6 "each of a hundred ends is shown as it is"
 	stage "kernel: a consumer in the kernel posts all kinds of requests, and wrong ones" \
 		kernel_module xiw_consumer
 	stage "kernel: the queues of a consumer in the kernel are as large as they say, and call it" \
