@@ -135,6 +135,11 @@ Words the_rings(const std::function<bool(Words)> &are_those)
 	return *std::ranges::find_if(all, are_those);
 }
 
+std::string setting_file(ibv_device *device, const std::string &name)
+{
+	return std::format("/sys/class/infiniband/{}/xiw/{}", ibv_get_device_name(device), name);
+}
+
 std::uint64_t device_counter(ibv_context *context, const std::string &name)
 {
 	std::string device = ibv_get_device_name(context->device);

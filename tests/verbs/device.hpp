@@ -55,6 +55,9 @@ std::vector<Words> mapped_rings();
 /* The only one of these rings for which are_those() is true. */
 Words the_rings(const std::function<bool(Words)> &are_those);
 
+/* The file in sysfs of a setting of a device. */
+std::string setting_file(ibv_device *device, const std::string &name);
+
 /* A counter of a device, by "rdma statistic": sysfs shows no counters inside of a namespace. */
 std::uint64_t device_counter(ibv_context *context, const std::string &name);
 

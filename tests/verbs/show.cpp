@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* What `rdma resource show` tells of queue pairs, queues and regions is the truth. */
+#include "../wire/stream.hpp"
 #include "cases.hpp"
-#include "rdma.hpp"
+#include "device.hpp"
 
 #include <arpa/inet.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <exception>
 #include <format>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -88,33 +90,17 @@ std::string text_of(const sockaddr *address)
 	return std::format("[{}]:{}", text.data(), ntohs(in6->sin6_port));
 }
 
-/* A setting of the device, which gets its old value back at the end. */
-class Setting
+std::string setting(const End &end, const std::string &name)
 {
-public:
-	Setting(const End &end, const std::string &name)
-		: file_(std::format("/sys/class/infiniband/{}/xiw/{}",
-				    ibv_get_device_name(end.qp()->context->device), name))
-	{
-		require(static_cast<bool>(std::ifstream(file_) >> before_), "the setting " + name);
-	}
-	Setting(const Setting &) = delete;
-	~Setting() { std::ofstream(file_) << before_ << std::flush; }
+	std::string value;
 
-	const std::string &value() const { return before_; }
-
-	void set(const std::string &value)
-	{
-		require(static_cast<bool>(std::ofstream(file_) << value << std::flush), file_);
-	}
-
-private:
-	std::string file_, before_;
-};
+	std::ifstream(setting_file(end.qp()->context->device, name)) >> value;
+	return value;
+}
 
 bool within_host(const End &end)
 {
-	return Setting(end, "loopback").value() == "1";
+	return setting(end, "loopback") == "1";
 }
 
 void expect_connected(Values &values, End &end, int ird, int ord)
@@ -124,9 +110,9 @@ void expect_connected(Values &values, End &end, int ird, int ord)
 	expect(values, "peer", text_of(rdma_get_peer_addr(end.id())));
 	expect(values, "carrier", within_host(end) ? "host" : "tcp");
 	expect(values, "mpa_revision", "2");
-	expect(values, "crc", Setting(end, "crc").value());
+	expect(values, "crc", setting(end, "crc"));
 	expect(values, "tx_markers", "0");
-	expect(values, "tx_large_fpdus", Setting(end, "large_fpdus").value());
+	expect(values, "tx_large_fpdus", setting(end, "large_fpdus"));
 	expect(values, "ird", std::to_string(ird));
 	expect(values, "ord", std::to_string(ord));
 	require(values.find("drv_error") == values.end(), "there is no error");
@@ -192,8 +178,8 @@ void requests(const std::string &address)
 void waiting(const std::string &address)
 {
 	Pair probe(address);
-	Setting wait(probe.b(), "receive_wait_ms");
-	wait.set("60000");
+	wire::Setting wait(setting_file(probe.b().qp()->context->device, "receive_wait_ms"),
+			   "60000");
 	Pair pair(address);
 	Buffer from(pair.a().pd(), 64), into(pair.b().pd(), 64);
 	const bool tcp = !within_host(pair.a());

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* A raw peer and an application on the device that talk to each other. */
 #include "stream.hpp"
+#include "../verbs/device.hpp"
 
 #include <cerrno>
 #include <format>
@@ -281,12 +282,12 @@ std::string device_setting(const std::string &setting)
 {
 	int count = 0;
 	ibv_device **list = ibv_get_device_list(&count);
-	std::string name = count == 1 ? ibv_get_device_name(list[0]) : "";
+	std::string file = count == 1 ? setting_file(list[0], setting) : "";
 
 	ibv_free_device_list(list);
 	if (count != 1)
 		fail(std::format("there are {} devices", count));
-	return std::format("/sys/class/infiniband/{}/xiw/{}", name, setting);
+	return file;
 }
 
 static void write_file(const std::string &file, const std::string &value)
