@@ -10,6 +10,7 @@
 #include "pause.h"
 #include "stats.h"
 #include "stream/accessor.h"
+#include "stream/gather.h"
 #include "stream/qp.h"
 #include "stream/worker.h"
 
@@ -47,6 +48,7 @@ int xiw_qp_create(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_ud
 	spin_lock_init(&qp->rq_post_lock);
 	qp->carrier = &xiw_over_tcp_carrier;
 	xiw_worker_prepare(qp);
+	xiw_gather_prepare(qp);
 	qp->tx.blocked = true;	/* until it is connected */
 	qp->attr_state = IB_QPS_INIT;	/* rdma-core's tests expect INIT for iWARP's Idle */
 
@@ -131,12 +133,13 @@ static void qp_die(struct xiw_qp *qp)
  *    polled are dropped too, because xiw_cq_poll() no longer finds the queue pair. A process
  *    removes its own from the completion queues after this returns.
  * 3. End the connection. The endpoint drops its reference and tells the iw_cm.
- * 4. Wait for all references to be dropped.
- * 5. Free the memory.
+ * 4. Stop the timers. Without a socket nothing starts the one of gather.c, which has no reference.
+ * 5. Wait for all references to be dropped.
+ * 6. Free the memory.
  *
- * These may still run during that: a worker and the end of a fetch of pages (each holds a reference
- * and finds no socket), socket callbacks (none after detach), and the iw_cm (drops its reference
- * when it is told of the end).
+ * These may still run during that: the timer of gather.c (until step 4), a worker and the end of a
+ * fetch of pages (each holds a reference and finds no socket), socket callbacks (none after
+ * detach), and the iw_cm (drops its reference when it is told of the end).
  *
  * Return: 0.
  */
@@ -146,6 +149,7 @@ int xiw_qp_destroy(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	xa_erase(&qp->dev->qps, qp->qpn);
 	qp_die(qp);
+	xiw_gather_forget(qp);
 	xiw_worker_forget(qp);
 	xiw_accessor_exit(qp);
 	xiw_qp_put(qp);

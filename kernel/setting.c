@@ -51,6 +51,7 @@ static struct setting settings_table[XIW_NUM_SETTINGS] = {
 	[XIW_SET_CLOSE_MS]		= SETTING(close_ms, 100, 60000, 3000),
 	[XIW_SET_HALF_OPEN]		= SETTING(half_open, 1, 65536, 1024),
 	[XIW_SET_SPIN_US]		= SETTING(spin_us, 0, 1000, 50),
+	[XIW_SET_GATHER_US]		= SETTING(gather_us, 0, 20000, 100),
 	[XIW_SET_RCVBUF]		= SETTING(rcvbuf, 262144, 16777216, 262144),
 	[XIW_SET_USER_TIMEOUT_MS]	= SETTING(user_timeout_ms, 0, 3600000, 0),
 	[XIW_SET_KEEPALIVE_S]		= SETTING(keepalive_s, 0, 32767, 0),

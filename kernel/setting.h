@@ -30,6 +30,7 @@ enum xiw_setting {
 	XIW_SET_CLOSE_MS,		/* for the farewell to the peer */
 	XIW_SET_HALF_OPEN,		/* half-open connections of a listener */
 	XIW_SET_SPIN_US,		/* that a worker watches an empty ring */
+	XIW_SET_GATHER_US,		/* that requests may gather on the only CPU */
 	XIW_SET_RCVBUF,			/* bytes that TCP's receive buffer has at least */
 	XIW_SET_USER_TIMEOUT_MS,	/* TCP_USER_TIMEOUT; 0: that of the system */
 	XIW_SET_KEEPALIVE_S,		/* TCP_KEEPIDLE; 0: that of the system */

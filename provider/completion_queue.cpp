@@ -121,6 +121,7 @@ int CompletionQueue::request_notification(bool solicited_only) noexcept
 
 	if (int err = map_moved_ring())
 		return err;
+	deferred_doorbells_.set_awaited(true);
 	deferred_doorbells_.ring_all();
 	ring_.arm(solicited_only);
 	return 0;

@@ -145,6 +145,8 @@ private:
 	{
 		const bool mapped = moved_ && !map_moved_ring();
 
+		if (deferred_doorbells_.is_awaited()) [[unlikely]]
+			deferred_doorbells_.set_awaited(ring_.is_armed());
 		return deferred_doorbells_.ring_all() || mapped;
 	}
 

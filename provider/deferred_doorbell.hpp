@@ -16,9 +16,10 @@ class DeferredDoorbellList;
  * DeferredDoorbell - puts the doorbell of one send queue on the list of one completion queue
  *
  * The kernel may ask the process to ring later (XIW_DOORBELL_LATER). A worker of the kernel will
- * look at the ring soon, but sending everything at once is cheaper than sending it piece by piece
- * while the process still posts. So the process rings when it has nothing else to do, which is
- * when it finds a completion queue empty.
+ * look at the ring soon, or the process has the only CPU (XIW_DOORBELL_GATHER). Sending
+ * everything at once is cheaper than sending it piece by piece while the process still posts. So
+ * the process rings when it has nothing else to do, which is when it finds a completion queue
+ * empty.
  *
  * A process that waits for an answer may poll its recv_cq only. So a send queue has one
  * DeferredDoorbell for the send_cq and one for the recv_cq of its queue pair. The two share
@@ -39,14 +40,18 @@ struct DeferredDoorbell {
 		pending = &is_pending;
 	}
 
-	/* Puts it on its list, if it has one. The caller has set @pending. */
-	inline void defer() noexcept;
+	/*
+	 * Puts it on its list, if it has one. The caller has set @pending. Returns whether an event
+	 * of that completion queue is awaited.
+	 */
+	inline bool defer() noexcept;
 };
 
 /*
  * DeferredDoorbellList - the deferred doorbells of all queue pairs of one completion queue
  *
- * add() needs no lock. The caller of any other method holds the lock of the completion queue.
+ * add() and is_awaited() need no lock. The caller of any other method holds the lock of the
+ * completion queue.
  */
 class DeferredDoorbellList
 {
@@ -57,14 +62,27 @@ public:
 			return;
 		deferred.next = head_.load(std::memory_order_relaxed);
 		while (!head_.compare_exchange_weak(deferred.next, &deferred,
-						    std::memory_order_release))
+						    std::memory_order_seq_cst))
 			;
 	}
+
+	/*
+	 * A process that has armed the completion queue may sleep without finding it empty. It sets
+	 * this before it calls ring_all(), and a thread that posts calls add() before it reads
+	 * this. So one of the two rings.
+	 *
+	 * That is true for the thread that puts the doorbell on the list. Another one that posts to
+	 * the same queue leaves it to that thread as soon as @listed is set. If that thread loses
+	 * its CPU before the doorbell is on the list, nobody rings for what the other one has
+	 * posted until it goes on. Or the kernel's timer ends before that.
+	 */
+	void set_awaited(bool awaited) noexcept { awaited_.store(awaited); }
+	bool is_awaited() const noexcept { return awaited_.load(); }
 
 	/* Empties the list and rings the pending doorbells. Returns whether there were any. */
 	bool ring_all() noexcept
 	{
-		if (!head_.load(std::memory_order_relaxed)) [[likely]]
+		if (!head_.load()) [[likely]]
 			return false;
 		bool rung = false;
 		for (DeferredDoorbell *next = take_all(); next;) {
@@ -100,19 +118,22 @@ public:
 	}
 
 private:
-	/* Acquire pairs with the release in add(). */
+	/* Acquire pairs with the store in add(). */
 	DeferredDoorbell *take_all() noexcept
 	{
 		return head_.exchange(nullptr, std::memory_order_acquire);
 	}
 
 	std::atomic<DeferredDoorbell *> head_ = nullptr;
+	std::atomic<bool> awaited_ = false;
 };
 
-inline void DeferredDoorbell::defer() noexcept
+inline bool DeferredDoorbell::defer() noexcept
 {
-	if (list)
-		list->add(*this);
+	if (!list)
+		return false;
+	list->add(*this);
+	return list->is_awaited();
 }
 
 } /* namespace xiw */

@@ -186,7 +186,9 @@ int SendQueue::fill(std::uint32_t count, const ibv_send_wr &wr) noexcept
 
 /*
  * Does what the kernel asks for in @flags after slots were published. The kernel may set
- * XIW_DOORBELL_LATER while it handles the doorbell, so the flags are read again after that.
+ * XIW_DOORBELL_LATER while it handles the doorbell, so the flags are read again after that. With
+ * XIW_DOORBELL_GATHER that is for the next requests, and a process that may sleep rings at once.
+ *
  * Returns 0 or a positive errno.
  */
 int SendQueue::notify_kernel(std::uint32_t flags) noexcept
@@ -196,12 +198,17 @@ int SendQueue::notify_kernel(std::uint32_t flags) noexcept
 	if (flags & XIW_NEED_DOORBELL) {
 		err = doorbell_.ring();
 		flags = ring_.flags();
+		if (flags & XIW_DOORBELL_GATHER)
+			return err;
 	}
 	if (flags & XIW_DOORBELL_LATER) {
 		if (!doorbell_pending_.load())
 			doorbell_pending_.store(true);
-		deferred_on_send_cq_.defer();
-		deferred_on_recv_cq_.defer();
+		bool awaited = deferred_on_send_cq_.defer();
+
+		awaited |= deferred_on_recv_cq_.defer();
+		if (awaited && (flags & XIW_DOORBELL_GATHER) && doorbell_pending_.exchange(false))
+			err = doorbell_.ring();
 	}
 	return err;
 }

@@ -107,16 +107,23 @@ public:
 		return slots_ + static_cast<std::size_t>(count & mask_) * slot_size_;
 	}
 
-	/* Lets the kernel see all slots before @produced. Returns flags(). */
+	/*
+	 * Lets the kernel see all slots before @produced. Returns flags(), but does not let more
+	 * than half of the ring gather: it asks for a doorbell when a half of the ring is full. A
+	 * list may fill both. A ring of one slot has no halves, and nothing gathers there.
+	 */
 	std::uint32_t publish(std::uint32_t produced) noexcept
 	{
+		const bool next_half = (produced ^ produced_) >= (mask_ + 1) / 2;
+
 		produced_ = produced;
 		SharedWord(ctl_->produced).store(produced, std::memory_order_release);
 		std::atomic_thread_fence(std::memory_order_seq_cst);
-		return flags();
+		const std::uint32_t asked = flags();
+		return next_half && (asked & XIW_DOORBELL_GATHER) ? XIW_NEED_DOORBELL : asked;
 	}
 
-	/* What the kernel asks for: XIW_NEED_DOORBELL, XIW_DOORBELL_LATER, or 0. */
+	/* What the kernel asks for: XIW_NEED_DOORBELL, XIW_DOORBELL_LATER and GATHER, or 0. */
 	std::uint32_t flags() const noexcept
 	{
 		return SharedWord(ctl_->flags).load(std::memory_order_relaxed);
@@ -176,6 +183,13 @@ public:
 
 	void consume() noexcept { consumed_++; }
 
+	/* Whether a notification is still to come. */
+	bool is_armed() const noexcept
+	{
+		return SharedWord(ctl_->fired).load(std::memory_order_relaxed) !=
+		       SharedWord(ctl_->arm).load(std::memory_order_relaxed);
+	}
+
 	/* Gives all consumed entries back to the kernel. */
 	void publish() noexcept
 	{
@@ -215,9 +229,8 @@ public:
 	{
 		SharedWord arm(ctl_->arm);
 		auto last = arm.load(std::memory_order_relaxed);
-		bool pending = SharedWord(ctl_->fired).load(std::memory_order_relaxed) != last;
 
-		if (pending && (solicited_only || !(last & XIW_ARM_SOLICITED)))
+		if (is_armed() && (solicited_only || !(last & XIW_ARM_SOLICITED)))
 			return;
 
 		auto next = (last & ~XIW_ARM_SOLICITED) + XIW_ARM_STEP;

@@ -14,8 +14,9 @@
  * The kernel's side of the contract at the top of xiw-abi.h. Each word has one writer:
  *
  *   produced           the process, or a kernel consumer under its post lock
- *   consumed, flags    the kernel: the context that owns the ring (see Locking in qp.h); a
- *                      doorbell may set the flags, too (xiw_ring_defer())
+ *   consumed, flags    the kernel: the context that owns the ring (see Locking in qp.h). A
+ *                      doorbell may set the flags, too (xiw_ring_defer()), if a worker writes
+ *                      them after that. So may the timer of gather.c.
  *
  * Pairs of barriers:
  *
@@ -150,11 +151,19 @@ static inline void xiw_ring_watch(struct xiw_ring *ring)
 
 /*
  * Tells the process that a worker will look soon, and that it may ring if it cannot wait that long
- * (XIW_DOORBELL_LATER).
+ * (XIW_DOORBELL_LATER). The caller does not own the ring. The worker, which does, writes the flags
+ * after this.
  */
 static inline void xiw_ring_defer(struct xiw_ring *ring)
 {
 	WRITE_ONCE(ring->ctl->flags, XIW_DOORBELL_LATER);
+}
+
+/* Asks for doorbells. The caller looks for slots after this. It need not own the ring. */
+static inline void xiw_ring_ask(struct xiw_ring *ring)
+{
+	WRITE_ONCE(ring->ctl->flags, XIW_NEED_DOORBELL);
+	smp_mb();	/* pairs with the barrier of the poster before it reads flags */
 }
 
 /**
@@ -166,7 +175,17 @@ static inline void xiw_ring_defer(struct xiw_ring *ring)
  */
 static inline u32 xiw_ring_unwatch(struct xiw_ring *ring)
 {
-	WRITE_ONCE(ring->ctl->flags, XIW_NEED_DOORBELL);
+	xiw_ring_ask(ring);
+	return xiw_ring_ready(ring);
+}
+
+/*
+ * As xiw_ring_unwatch(), but asks the process to ring when it has nothing else to do
+ * (XIW_DOORBELL_GATHER). The caller makes sure that a worker looks if it never rings.
+ */
+static inline u32 xiw_ring_gather(struct xiw_ring *ring)
+{
+	WRITE_ONCE(ring->ctl->flags, XIW_DOORBELL_LATER | XIW_DOORBELL_GATHER);
 	smp_mb();	/* pairs with the barrier of the poster before it reads flags */
 	return xiw_ring_ready(ring);
 }

@@ -2,8 +2,10 @@
 /* post.c - posting by kernel consumers, and doorbells of processes */
 
 #include <linux/sched/clock.h>
+#include <linux/sched/rt.h>
 
 #include "stream/complete.h"
+#include "stream/gather.h"
 #include "stream/post.h"
 #include "stream/tx.h"
 #include "stream/worker.h"
@@ -22,20 +24,21 @@
  */
 
 /*
- * Whether a worker should send, while the caller goes on posting. That pays if the process does not
- * wait for answers. Within one host a Read is done when its doorbell returns. If the process posts
- * the next Read without having seen the completion of the last one, or if it asked for none, it
- * gains from having both sent at once.
+ * Whether the process sends a stream: it does not wait for answers. Then it pays to send many
+ * requests at once, and to have a worker do so while the process goes on posting. Within one host
+ * a Read is done when its doorbell returns. If the process posts the next Read without having seen
+ * the completion of the last one, or if it asked for none, it gains from having both sent at once.
  *
  * The queue pair is not locked, so what is read here may be out of date. A wrong guess only decides
- * which thread sends.
+ * which thread sends, and how soon.
  */
 static bool post_streams(struct xiw_qp *qp)
 {
-	bool close = local_clock() - READ_ONCE(qp->doorbell_ns) < POST_STREAM_NS;
+	/* The clock of this CPU may be behind that of the last doorbell. */
+	bool close = (s64)(local_clock() - READ_ONCE(qp->doorbell_ns)) < POST_STREAM_NS;
 
 	WRITE_ONCE(qp->doorbells, close ? READ_ONCE(qp->doorbells) + 1 : 0);
-	if (!close || num_online_cpus() == 1)
+	if (!close)
 		return false;
 	return READ_ONCE(qp->doorbells) >= POST_STREAM_DOORBELLS ||
 	       data_race(qp->reads.used) > 1 ||		/* a guess, see above */
@@ -43,11 +46,33 @@ static bool post_streams(struct xiw_qp *qp)
 		!xiw_cq_seen(xiw_qp_send_cq(qp), READ_ONCE(qp->last_cqe)));
 }
 
+/*
+ * Whether the requests of a stream may gather. Not if the process waits for an event: it may sleep,
+ * and then it does not ring. Nor in a real-time task: if it does not ring either, no worker ever
+ * gets its CPU.
+ */
+static bool post_may_gather(struct xiw_qp *qp)
+{
+	return xiw_gather_works(qp) && !rt_or_dl_task(current) &&
+	       !xiw_cq_awaited(xiw_qp_send_cq(qp)) && !xiw_cq_awaited(xiw_qp_recv_cq(qp));
+}
+
+/* Says before a run on the only CPU how the process is asked to ring after it. */
+static void post_alone(struct xiw_qp *qp, bool streams)
+{
+	if (!post_may_gather(qp))
+		xiw_gather_nothing(qp);
+	else if (streams)
+		xiw_gather(qp);
+}
+
 static void post_doorbell(struct xiw_qp *qp)
 {
+	bool streams = !xiw_worker_take(qp, XIW_WORKER_DEFERRED) && post_streams(qp);
+	bool alone = xiw_worker_shares_cpu();
 	bool more;
 
-	if (!xiw_worker_take(qp, XIW_WORKER_DEFERRED) && post_streams(qp)) {
+	if (streams && !alone) {
 		xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
 		trace_xiw_doorbell(qp->qpn, true);
 		set_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
@@ -56,8 +81,12 @@ static void post_doorbell(struct xiw_qp *qp)
 		xiw_worker_queue(qp);
 		return;
 	}
+	if (alone)
+		post_alone(qp, streams);
 	trace_xiw_doorbell(qp->qpn, false);
 	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE, XIW_STAT_TX_INLINE);
+	if (alone)
+		xiw_gather_settle(qp);
 	WRITE_ONCE(qp->doorbell_ns, local_clock());
 	if (more)
 		xiw_worker_queue(qp);
@@ -210,7 +239,7 @@ static int post_send_kernel(struct xiw_qp *qp, const struct ib_send_wr *wr,
 	}
 	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
 
-	smp_mb();	/* pairs with the barrier in xiw_ring_unwatch() */
+	smp_mb();	/* pairs with the barrier in xiw_ring_ask() */
 	if (READ_ONCE(sq->ctl->flags) & XIW_NEED_DOORBELL)
 		xiw_worker_queue(qp);
 	return ret;
@@ -266,7 +295,7 @@ int xiw_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		ret = xiw_slot_post_recv(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge, wr,
 				    bad_wr);
 		spin_unlock_irqrestore(&qp->rq_post_lock, flags);
-		smp_mb();	/* pairs with the barrier in xiw_ring_unwatch() */
+		smp_mb();	/* pairs with the barrier in xiw_ring_ask() */
 	}
 	if (READ_ONCE(qp->state) == XIW_QP_ERROR) {
 		if (wr)

@@ -7,6 +7,7 @@
 #include "carrier/carrier.h"
 #include "conn/ep.h"
 #include "stream/complete.h"
+#include "stream/gather.h"
 #include "stream/keep.h"
 #include "stream/qp.h"
 #include "trace.h"
@@ -206,6 +207,8 @@ static void qp_start_streams(struct xiw_qp *qp, const struct xiw_mpa_terms *term
 		.patience_ms = xiw_setting(settings, XIW_SET_RECEIVE_WAIT_MS),
 	};
 	WRITE_ONCE(qp->worker_spin_ns, xiw_setting(settings, XIW_SET_SPIN_US) * NSEC_PER_USEC);
+	WRITE_ONCE(qp->gather_ns, xiw_setting(settings, XIW_SET_GATHER_US) * NSEC_PER_USEC);
+	xiw_gather_nothing(qp);		/* the timer of the last connection may run */
 	qp->fault = (struct xiw_fault){};
 	for (qn = 0; qn < DDP_NUM_QN; qn++) {
 		qp->tx.msn[qn] = 1;

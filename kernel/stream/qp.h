@@ -4,6 +4,7 @@
 #define XIW_QP_H
 
 #include <linux/completion.h>
+#include <linux/hrtimer.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/llist.h>
@@ -99,6 +100,9 @@ struct xiw_loop;
  * Where sleeping is not allowed, the queue pair is handed to a worker (xiw_worker_queue()). A
  * worker serves many queue pairs and does not wait for a socket lock either, because the process
  * that holds it may rarely get a CPU (xiw_qp_lock_now()).
+ *
+ * The timer .gather takes no lock and has no reference. It is started only while the queue pair is
+ * locked and attached, and stopped before the user's reference is dropped.
  */
 
 /*
@@ -169,6 +173,8 @@ struct xiw_qp {
 	struct list_head	worker_entry;	/* in the worker's private list */
 	u64			worker_idle_ns;	/* when the worker last found something to do */
 	u32			worker_spin_ns;	/* how long it watches a ring that stays empty */
+	u32			gather_ns;	/* how long requests may gather */
+	struct hrtimer		gather;		/* ends the gathering of requests; see Locking */
 	struct timer_list	retry;		/* has a worker try again; with a reference */
 	unsigned long		retry_after;	/* the last pause in jiffies; guarded as tx */
 	u64			doorbell_ns;	/* when the last one that transmitted was done */

@@ -5,6 +5,7 @@
 #include "conn/ep.h"
 #include "pause.h"
 #include "stream/complete.h"
+#include "stream/gather.h"
 #include "stream/request.h"
 #include "stream/response.h"
 #include "stream/tx.h"
@@ -121,13 +122,13 @@ static enum tx_end tx_drain(struct xiw_run *run)
 
 /*
  * Asks for doorbells, since no work is left. Return: true if a request was posted before the
- * process could see that; then no doorbell may come for it.
+ * process could see that; then no doorbell may come for it, or only a late one.
  */
 static bool tx_idle(struct xiw_qp *qp)
 {
 	if (qp->tx.request.state || !xiw_qp_open(qp) || xiw_worker_watches(qp))
 		return false;
-	if (!xiw_ring_unwatch(&qp->sq))
+	if (!xiw_gather_asks(qp))
 		return false;
 	xiw_ring_watch(&qp->sq);
 	return true;

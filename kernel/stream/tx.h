@@ -20,8 +20,9 @@
  *
  * Alternates between Responses to the peer and the send queue. Gathers as many FPDUs as fit in one
  * call into TCP. Completes the requests that need no answer. When no work is left, it asks the
- * process for doorbells, unless a worker keeps watching the ring. Does nothing if it is called from
- * inside itself, since TCP may process received segments while it sends.
+ * process for doorbells, or for a later one while requests gather (gather.h), unless a worker keeps
+ * watching the ring. Does nothing if it is called from inside itself, since TCP may process
+ * received segments while it sends.
  *
  * If memory is short, a worker tries again after a pause.
  *

@@ -3,6 +3,9 @@
 #ifndef XIW_WORKER_H
 #define XIW_WORKER_H
 
+#include <linux/cpumask.h>
+
+#include "pause.h"
 #include "stream/qp.h"
 
 /* xiw_qp.worker_flags, bit numbers */
@@ -13,6 +16,9 @@
 #define XIW_WORKER_LOCKED_OUT	4	/* the holder of its socket queues it to a worker */
 #define XIW_WORKER_LANE_WAITS	5	/* ... wakes its endpoint */
 #define XIW_WORKER_RECEIVES	6	/* it has to receive at least once more */
+#define XIW_WORKER_STREAMS	7	/* a doorbell has called xiw_gather() */
+#define XIW_WORKER_GATHERS	8	/* the process may ring later; the timer of gather.c runs */
+#define XIW_WORKER_PROMPT	9	/* but not now: a doorbell called xiw_gather_nothing() */
 
 static inline bool xiw_worker_watches(const struct xiw_qp *qp)
 {
@@ -24,6 +30,15 @@ static inline bool xiw_worker_take(struct xiw_qp *qp, int flag)
 {
 	return unlikely(test_bit(flag, &qp->worker_flags)) &&
 	       test_and_clear_bit(flag, &qp->worker_flags);
+}
+
+/*
+ * Whether there is no other CPU. Then a worker can send only while the process does not run. This
+ * may change at any time.
+ */
+static inline bool xiw_worker_shares_cpu(void)
+{
+	return num_online_cpus() == 1 || xiw_fails("other_cpus");
 }
 
 /* worker.c APIs */

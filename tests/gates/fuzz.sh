@@ -56,6 +56,6 @@ claim "ring finds a count one too large" \
 claim "ring finds a slot that is judged before it is copied" \
 	finds ring queue/slot.c 'result = xiw_slot_judge_send(cur,' 'result = xiw_slot_judge_send(slot,'
 claim "ring finds a look that comes before the request for a doorbell" \
-	finds ring queue/ring.h 'WRITE_ONCE(ring->ctl->flags, XIW_NEED_DOORBELL);' \
-	'u32 n = xiw_ring_ready(ring); WRITE_ONCE(ring->ctl->flags, XIW_NEED_DOORBELL); if (!n) return 0;'
+	finds ring queue/ring.h 'xiw_ring_ask(ring);' \
+	'u32 n = xiw_ring_ready(ring); xiw_ring_ask(ring); if (!n) return 0;'
 finish

@@ -15,8 +15,9 @@
 #	finish
 #
 # A stage runs in a subshell under "set -e". The first command that fails or exceeds its time limit
-# ends the stage. Processes that it leaves running in the namespaces are killed. ONLY=REGEX runs
-# only the stages whose claim matches that extended regular expression.
+# ends the stage. Processes that it leaves running in the namespaces are killed, and a CPU that it
+# leaves offline comes back. ONLY=REGEX runs only the stages whose claim matches that extended regular
+# expression.
 
 set -uo pipefail
 
@@ -72,7 +73,7 @@ stage() {
 	(
 		set -eE
 		trap 'say "line $LINENO: status $?: $BASH_COMMAND"' ERR
-		trap 'kill_in "$ns1"; kill_in "$ns2"' EXIT
+		trap 'kill_in "$ns1"; kill_in "$ns2"; cpu1_is_back' EXIT
 		"$@"
 	) 2>&1 </dev/null | sed -u 's/^/# /'
 	status=${PIPESTATUS[0]}
@@ -214,6 +215,12 @@ kill_in() {
 	pids=$(ip netns pids "$1" 2>/dev/null) || return 0
 	# shellcheck disable=SC2086 # a list of numbers
 	[[ ! $pids ]] || kill -KILL $pids 2>/dev/null || true
+}
+
+# cpu1_is_back: puts the second CPU online. A program that took it offline may have been killed.
+cpu1_is_back() {
+	local online=/sys/devices/system/cpu/cpu1/online
+	[[ ! -e $online || $(<"$online") == 1 ]] || echo 1 >"$online"
 }
 
 # --- expectations ---

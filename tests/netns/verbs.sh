@@ -13,7 +13,7 @@ family=${family:-4}
 # In these programs both ends are in one process and use one device.
 names=(connect crowd data dm dmabuf atomics immediate extended flush length notify odp odp_holes
 	rejected requests rereg resize rings srq window bad_peer scribble shares bounded destroyed show
-	pieces ended outstanding threads manual unmapped callers disconnect mutated verify
+	gathered pieces ended outstanding threads manual unmapped callers disconnect mutated verify
 	"${once[@]}")
 # "charge" needs control groups of memory, "bpf" a kernel with BPF. "limits" needs a test build,
 # which can be told to have only a few objects.

@@ -46,6 +46,20 @@ TEST_F(Poll, poll__rings_deferred_doorbells_if_it_finds_nothing)
 	EXPECT_FALSE(kernel.was_rung());
 }
 
+/* The process that armed the queue may sleep until the event comes. */
+TEST_F(Poll, poll__tells_when_no_event_is_awaited_any_more)
+{
+	cq.deferred_doorbells().set_awaited(true);
+	ctl.arm = XIW_ARM_STEP;
+	EXPECT_EQ(poll(4), 0);
+	EXPECT_TRUE(cq.deferred_doorbells().is_awaited());
+	ctl.fired = ctl.arm;
+	complete(1);
+	EXPECT_EQ(poll(4), 1);
+	EXPECT_EQ(poll(4), 0);
+	EXPECT_FALSE(cq.deferred_doorbells().is_awaited());
+}
+
 TEST_F(Poll, poll__fills_every_field)
 {
 	wc[0].src_qp = wc[0].pkey_index = wc[0].slid = wc[0].sl = wc[0].dlid_path_bits = 0xff;

@@ -412,6 +412,41 @@ TEST_F(PostSend, doorbell__is_deferred_after_it_was_rung)
 	EXPECT_EQ(kernel.send_calls, 2);
 }
 
+/* Without a worker, the doorbell that was rung has sent all that was posted. */
+TEST_F(PostSend, doorbell__is_not_deferred_after_it_was_rung_if_requests_gather)
+{
+	ibv_send_wr wr = request(IBV_WR_SEND);
+
+	kernel.refuse_write();
+	kernel.on_send = [this] { ctl.flags = XIW_DOORBELL_LATER | XIW_DOORBELL_GATHER; };
+	queue.doorbell().connect(&owner, Doorbell::Queue::send);
+	EXPECT_EQ(post(wr), 0);
+	EXPECT_EQ(kernel.send_calls, 1);
+	EXPECT_FALSE(send_cq_doorbells.ring_all());
+	EXPECT_EQ(kernel.send_calls, 1);
+}
+
+/* The process may sleep until the event comes. If a worker looks soon, it need not ring. */
+TEST_F(PostSend, doorbell__of_gathered_requests_is_rung_at_once_while_an_event_is_awaited)
+{
+	ibv_send_wr wr = request(IBV_WR_SEND);
+
+	for (DeferredDoorbellList *list : { &send_cq_doorbells, &recv_cq_doorbells }) {
+		list->set_awaited(true);
+		ctl.flags = XIW_DOORBELL_LATER | XIW_DOORBELL_GATHER;
+		EXPECT_EQ(post(wr), 0);
+		EXPECT_NE(ctl.produced % (entries / 2), 0u) << "no half of the ring is full";
+		EXPECT_TRUE(kernel.was_rung());
+		EXPECT_FALSE(send_cq_doorbells.ring_all()) << "it was rung already";
+		ctl.flags = XIW_DOORBELL_LATER;
+		EXPECT_EQ(post(wr), 0);
+		EXPECT_FALSE(kernel.was_rung());
+		EXPECT_TRUE(send_cq_doorbells.ring_all());
+		EXPECT_TRUE(kernel.was_rung());
+		list->set_awaited(false);
+	}
+}
+
 /* A thread that waits for an answer may poll the recv_cq only. */
 TEST_F(PostSend, doorbell__is_rung_from_the_recv_cq)
 {

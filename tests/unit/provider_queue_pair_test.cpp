@@ -453,7 +453,10 @@ TEST_F(QueuePairTest, post_send__from_two_threads_while_two_poll)
 			give_up = true;
 	};
 	auto work = [&] {
-		constexpr uint32_t asks[] = { 0, XIW_NEED_DOORBELL, 0, XIW_DOORBELL_LATER, 0 };
+		constexpr uint32_t asks[] = { 0, XIW_NEED_DOORBELL,
+					      0, XIW_DOORBELL_LATER,
+					      0, XIW_DOORBELL_LATER | XIW_DOORBELL_GATHER,
+					      0 };
 		xiw_queue_ctl &sq = fake.sq(qp->qp_num);
 		uint32_t next[2] = {};
 

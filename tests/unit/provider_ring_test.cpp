@@ -121,6 +121,53 @@ TEST(WorkRing, publish__returns_the_flags)
 	EXPECT_EQ(ring.produced(), 3u);
 }
 
+TEST(WorkRing, publish__lets_half_of_the_ring_gather_at_most)
+{
+	WorkMemory memory;
+	WorkRing ring = memory.ring();
+
+	for (const uint32_t asked :
+	     { XIW_DOORBELL_LATER, XIW_DOORBELL_LATER | XIW_DOORBELL_GATHER }) {
+		memory.ctl.flags = asked;
+		for (uint32_t lap = 0; lap < 4; lap++) {
+			for (uint32_t i = 1; i < entries / 2; i++)
+				EXPECT_EQ(ring.publish(ring.produced() + 1), asked);
+			EXPECT_EQ(ring.publish(ring.produced() + 1),
+				  asked & XIW_DOORBELL_GATHER ? XIW_NEED_DOORBELL : asked);
+		}
+	}
+}
+
+/* A list may be longer than a half of the ring, and the smallest ring has no halves. */
+TEST(WorkRing, publish__of_a_list_lets_half_of_the_ring_gather_at_most)
+{
+	struct List {
+		uint32_t entries, from, to;
+		bool rings;
+	};
+	constexpr List lists[] = {
+		{ 64, 0, 31, false },	     { 64, 0, 32, true },
+		{ 64, 0, 33, true },	     { 64, 0, 64, true },
+		{ 64, 31, 64, true },	     { 64, 31, 95, true },
+		{ 64, 32, 63, false },	     { 64, 0xffffffe0, 0xffffffff, false },
+		{ 64, 0xffffffff, 0, true }, { 64, 0xffffffdf, 0, true },
+		{ 2, 0, 1, true },	     { 1, 0, 1, true },
+		{ 1, 0xffffffff, 0, true },
+	};
+	WorkMemory memory;
+
+	for (const List &list : lists) {
+		WorkRing ring(&memory.ctl, memory.slots.data(), list.entries, slot_size,
+			      list.entries);
+
+		memory.ctl.flags = 0;
+		ring.publish(list.from);
+		memory.ctl.flags = XIW_DOORBELL_LATER | XIW_DOORBELL_GATHER;
+		EXPECT_EQ(ring.publish(list.to) == XIW_NEED_DOORBELL, list.rings)
+			<< list.from << " to " << list.to << " of " << list.entries;
+	}
+}
+
 /* KernelThread - takes @total slots one after another, as kernel/queue/ring.h does */
 class KernelThread
 {

@@ -29,7 +29,10 @@
  * looks at @produced once more. If XIW_DOORBELL_LATER is set, the kernel will look soon, at a time
  * that it chooses. The process should then go on posting what it has, and ring when it finds a
  * completion queue of the queue pair empty. The process may also find the flag set after a
- * doorbell.
+ * doorbell. If XIW_DOORBELL_GATHER is set as well, the doorbell has sent what was posted before it,
+ * and the kernel looks only if the process does not ring for long. So the process then also rings
+ * when it has filled half of the ring, and for each request while it waits for an event of one of
+ * these completion queues.
  *
  * A send request is complete for the process once its completion, or a later one of the same queue,
  * has been polled. From then on its slot may be counted as free (xiw_cqe.sq_count): the kernel has
@@ -62,6 +65,7 @@
 /* xiw_queue_ctl.flags */
 #define XIW_NEED_DOORBELL	(1u << 0)
 #define XIW_DOORBELL_LATER	(1u << 1)	/* send queues only */
+#define XIW_DOORBELL_GATHER	(1u << 2)	/* only with XIW_DOORBELL_LATER */
 
 struct xiw_queue_ctl {
 	/* written by the process */
