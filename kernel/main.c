@@ -16,6 +16,7 @@
 #include "mem/odp.h"
 #include "setting.h"
 #include "stream/worker.h"
+#include "version.h"
 
 static int main_netdev_event(struct notifier_block *nb, unsigned long event, void *info)
 {
@@ -127,4 +128,5 @@ module_exit(main_exit);
 
 MODULE_DESCRIPTION("xiw: iWARP over the kernel's TCP, for any network card");
 MODULE_LICENSE("Dual BSD/GPL");
+MODULE_VERSION(XIW_VERSION);
 MODULE_ALIAS_RDMA_LINK("xiw");
