@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# Builds and installs the module and the provider, and runs the tests.
+# Builds and installs the module, the provider and the command "xiw"; makes packages; runs the tests.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
+VERSION := $(shell sed -n 's/^\#define XIW_VERSION "\(.*\)"/\1/p' kernel/version.h)
+release = xiw-$(VERSION)
 
-.PHONY: all module provider install install-module install-provider
+.PHONY: all module provider install install-module install-provider uninstall dist deb
 .PHONY: demo check check-debug coverage fuzz mutate soak bench style drawings clean distclean
 
 all: module provider
@@ -26,8 +28,36 @@ ifndef DESTDIR
 	depmod $$($(MAKE) -s -C $(KDIR) kernelrelease)
 endif
 
+# Also installs the command "xiw", its unit and the manual.
 install-provider: provider
 	DESTDIR=$(DESTDIR) cmake --install build/provider
+
+# Removes what "make install" has installed from this folder, the module for each kernel. Settings in
+# /etc/xiw stay.
+uninstall:
+	@test -e build/provider/install_manifest.txt || { echo "make: nothing was installed from here" >&2; exit 1; }
+	sed 's|^|$(DESTDIR)|' build/provider/install_manifest.txt | xargs -d '\n' rm -f
+	for module in $(DESTDIR)/lib/modules/*/updates/kernel/xiw.ko*; do \
+		test -e "$$module" || continue; \
+		rm "$$module"; \
+		release=$${module#$(DESTDIR)/lib/modules/}; \
+		test -n "$(DESTDIR)" || depmod "$${release%%/*}"; \
+	done
+
+# The sources of the last commit, always the same bytes.
+dist:
+	@mkdir -p build
+	git archive --prefix=$(release)/ -o build/$(release).tar HEAD
+	gzip -nf build/$(release).tar
+
+# Debian packages of the last commit, for this machine's release of Debian, in build/deb. They need
+# what "apt build-dep ." installs.
+deb: dist
+	rm -rf build/deb
+	mkdir build/deb
+	tar -C build/deb -xf build/$(release).tar.gz
+	cd build/deb/$(release) && dpkg-buildpackage --build=binary --no-sign
+	rm -r build/deb/$(release)
 
 # The targets below need root on Debian 12 or 13. They install the packages that they need.
 
