@@ -334,6 +334,14 @@ suite_root() {
 		"$guest_dir/make-suite-root" "$1" "${wanted[@]}"
 }
 
+# disk_files SUITE: folder with the files of a disk from which that suite boots with systemd. It is made
+# again every $fresh_days days.
+disk_files() {
+	local week=$(($(date +%s) / (86400 * fresh_days)))
+	item "disk-files-$1" "$week$(cat "$guest_dir"/{disk.packages,disk-runner,make-disk-files})" \
+		"$guest_dir/make-disk-files" "$1"
+}
+
 # kernel_image SERIES: folder with vmlinuz, initramfs, modules.squashfs and modules/.
 kernel_image() {
 	local release
