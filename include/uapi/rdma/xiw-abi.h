@@ -8,7 +8,7 @@
 
 #ifdef __KERNEL__
 #include <linux/build_bug.h>
-#else
+#elif __STDC_VERSION__ >= 201112L || __cplusplus >= 201103L
 #include <assert.h>
 #endif
 
@@ -282,6 +282,8 @@ struct xiw_query_dm_resp {
 	__aligned_u64	length;
 };
 
+/* The kernel compiles each header for programs in older dialects, too, which cannot assert. */
+#if __STDC_VERSION__ >= 201112L || __cplusplus >= 201103L
 static_assert(sizeof(struct xiw_queue_ctl) == 128, "two cache lines");
 static_assert(sizeof(struct xiw_qp_ctl) == 256, "two queues");
 static_assert(sizeof(struct xiw_cq_ctl) == 128, "two cache lines");
@@ -298,5 +300,6 @@ static_assert(sizeof(struct xiw_create_srq_resp) == 24, "no padding");
 static_assert(sizeof(struct xiw_modify_srq) == 8, "no padding");
 static_assert(sizeof(struct xiw_create_qp_resp) == 48, "no padding");
 static_assert(sizeof(struct xiw_query_dm_resp) == 16, "no padding");
+#endif
 
 #endif /* XIW_ABI_H */
