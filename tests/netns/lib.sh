@@ -16,8 +16,7 @@
 #
 # A stage runs in a subshell under "set -e". The first command that fails or exceeds its time limit
 # ends the stage. Processes that it leaves running in the namespaces are killed, and a CPU that it
-# leaves offline comes back. ONLY=REGEX runs only the stages whose claim matches that extended regular
-# expression.
+# leaves offline comes back. ONLY=REGEX runs only stages whose claim matches it (grep -E).
 
 set -uo pipefail
 
@@ -33,7 +32,8 @@ scratch=$(mktemp -d "/tmp/xiw-$theme-XXXXXX")
 export XIW_SKIPPED=$scratch/skipped	# a claim that skips itself writes the reason there
 repeated=$scratch/repeated		# the reasons of once_more
 
-if [[ ! -e ${KSELFTEST_DIR:-}/kselftest/ktap_helpers.sh ]]; then
+KSELFTEST_DIR=${KSELFTEST_DIR:-$here/../..}	# where this is in the kernel's tree
+if [[ ! -e $KSELFTEST_DIR/kselftest/ktap_helpers.sh ]]; then
 	echo "1..0 # SKIP KSELFTEST_DIR does not name the kernel's tools/testing/selftests"
 	exit 4
 fi
@@ -126,7 +126,7 @@ once_more() {
 
 # was_refused: succeeds if the client of perftest that wrote $scratch/client was refused.
 was_refused() {
-	grep -E 'RDMA_CM_EVENT_REJECTED; error: -111|^ERRNO: Connection refused' "$scratch/client" >/dev/null
+	grep -Eq 'RDMA_CM_EVENT_REJECTED; error: -111|^ERRNO: Connection refused' "$scratch/client"
 }
 
 # perftest_retried COMMAND...: runs COMMAND, which starts a server and a client of perftest that use
@@ -545,8 +545,8 @@ memory_of() {
 
 has_no_memory() { [[ ! $(memory_of xiw) ]]; }
 
-# has_thread PATTERN: a thread of the module has such a name. Starts no program: on a debug kernel each
-# takes long.
+# has_thread PATTERN: a thread of the module has such a name. Starts no program: on a debug kernel
+# each takes long.
 has_thread() {
 	local file name
 	for file in /proc/[0-9]*/comm; do

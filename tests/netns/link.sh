@@ -89,8 +89,9 @@ limits_are_told() {
 	only_xiw
 	add_link "$ns1" "$dev" dummy
 	info=$(ip netns exec "$ns1" ibv_devinfo -v -d "$dev")
-	for limit in qp=65536 cq=65536 srq=65536 pd=65536 mr=1048576 mw=1048576 qp_wr=32768 srq_wr=32768 \
-		cqe=1048576 sge=16 srq_sge=16 sge_rd=1 qp_rd_atom=128 qp_init_rd_atom=128; do
+	for limit in qp=65536 cq=65536 srq=65536 pd=65536 mr=1048576 mw=1048576 \
+		qp_wr=32768 srq_wr=32768 cqe=1048576 sge=16 srq_sge=16 sge_rd=1 \
+		qp_rd_atom=128 qp_init_rd_atom=128; do
 		grep -Eq "^\s+max_${limit%=*}:\s+${limit#*=}\$" <<<"$info" ||
 			{ say "not max_$limit:"; grep max_ <<<"$info"; return 1; }
 	done
@@ -201,7 +202,8 @@ gid_is_hardware_address() {
 gid_follows_netdev() {
 	only_xiw
 	add_link "$ns1" "$dev" dummy
-	wait_until 5 gid_is_hardware_address "$(ip -n "$ns1" -j link show dummy | jq -r '.[0].address')"
+	wait_until 5 gid_is_hardware_address \
+		"$(ip -n "$ns1" -j link show dummy | jq -r '.[0].address')"
 	ip1 link set dummy address 02:00:00:12:34:56
 	wait_until 5 gid_is_hardware_address 02:00:00:12:34:56
 	serve "$ns1" 7100 rping -s -p 7100 -a 10.78.0.1 -C 2

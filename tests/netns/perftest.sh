@@ -39,9 +39,9 @@ claim() {
 #
 # ib_send_bw sends as many messages as there are receives (-r, 512 unless told), and then needs
 # credits. The receiver writes one into the sender's memory after each third of the receives, which
-# causes no event. With -e, a sender without credits waits for an event all the same. If the receiver
-# is behind by two thirds of the receives, no event comes any more: both stand still. So with -e the
-# messages are large and the receives are many, and no receiver gets that far behind.
+# causes no event. With -e, a sender without credits waits for an event all the same. If the
+# receiver is behind by two thirds of the receives, no event comes any more: both stand still. So
+# with -e the messages are large and the receives are many, and no receiver gets that far behind.
 claims=$(cat <<-'END'
 	veth-1500	4	ib_write_bw	-n 5 -a
 	veth-1500	4	ib_write_bw	-n 500 --use_old_post_send

@@ -19,7 +19,8 @@ on() {
 rping_verifies() {
 	for _ in 1 2 3; do
 		serve "$server_ns" "$port" rping -s -a "$addr" -p "$port" -C 100 -S 60000 -V
-		if n1 rping -c -a "$addr" -p "$port" -C 100 -S 60000 -V 2>&1 | tee "$scratch/rping"; then
+		if n1 rping -c -a "$addr" -p "$port" -C 100 -S 60000 -V 2>&1 |
+			tee "$scratch/rping"; then
 			served
 			return
 		fi
