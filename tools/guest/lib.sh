@@ -384,6 +384,15 @@ rdma_core_source() {
 		guest_apt "$tree/tools/rdma-core-source" --version "$version"
 }
 
+# newest_rdma_core: folder with the newest rdma-core source that Debian has. A mirror may lack it; then it
+# is that of the guests.
+newest_rdma_core() {
+	local source
+	source=$(suite_root testing)/usr/src/rdma-core
+	[[ -e $source/CMakeLists.txt ]] || source=$(rdma_core_source)
+	echo "$source"
+}
+
 # cross_items SERIES: prints the items that appear below /opt/xiw in a cross root.
 cross_items() {
 	local newest
