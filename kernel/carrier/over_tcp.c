@@ -171,8 +171,7 @@ static bool over_tcp_end(struct xiw_run *run, struct xiw_fpdu *fpdu)
 	struct xiw_tx *tx = &qp->tx;
 	u32 len;
 
-	trace_xiw_tx_fpdu(qp->qpn, fpdu->start,
-			  xiw_fpdu_len(fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head)));
+	trace_xiw_tx_fpdu(qp, fpdu->start, fpdu->at - fpdu->start - sizeof(struct xiw_fpdu_head));
 	/* Cannot fail: over_tcp_begin() has checked that the batch has a free entry. */
 	xiw_fpdu_finish(&run->stage, &tx->batch, fpdu, &tx->framing);
 	len = fpdu->at - fpdu->start;

@@ -63,7 +63,7 @@ void xiw_ep_move(struct xiw_ep *ep, enum xiw_ep_state to)
 {
 	lockdep_assert_held(&ep->lock);
 
-	trace_xiw_ep_move(ep->id, ep->state, to);
+	trace_xiw_ep_move(ep, to);
 	ep->state = to;
 }
 

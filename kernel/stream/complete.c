@@ -61,7 +61,7 @@ static void complete_send(struct xiw_qp *qp, struct xiw_send_wr *wr)
 	cqe.status = wr->status;
 	cqe.vendor_err = wr->cause;
 
-	trace_xiw_send_done(qp->qpn, xiw_qp_traced_id(qp, wr->wr_id), wr->status, wr->byte_len);
+	trace_xiw_send_done(qp, wr);
 	WRITE_ONCE(qp->last_read, cqe.opcode == XIW_WC_READ);
 	WRITE_ONCE(qp->last_cqe, READ_ONCE(xiw_qp_send_cq(qp)->produced));
 	if (wr->status == IB_WC_SUCCESS && !(wr->flags & XIW_SEND_SIGNALED))
@@ -107,8 +107,7 @@ void xiw_qp_complete_recv(struct xiw_qp *qp, struct xiw_cqe *cqe)
 	cqe->qpn = qp->qpn;
 	if (READ_ONCE(qp->dying))
 		return;
-	trace_xiw_recv_done(qp->qpn, xiw_qp_traced_id(qp, cqe->wr_id), cqe->status,
-			    cqe->byte_len);
+	trace_xiw_recv_done(qp, cqe);
 	if (xiw_cq_push(xiw_qp_recv_cq(qp), cqe) && xiw_qp_attached(qp))
 		xiw_qp_fail(qp, XIW_LOCAL_FAULT, NULL);
 }

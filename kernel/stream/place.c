@@ -528,7 +528,7 @@ static enum xiw_cause place_terminate(struct xiw_qp *qp, const struct xiw_header
 				      u32 ulpdu_len)
 {
 	place_blame(qp, hdr, ulpdu_len);
-	trace_xiw_rx_terminate(qp->qpn, hdr->term.layer_etype, hdr->term.code);
+	trace_xiw_rx_terminate(qp, hdr);
 	xiw_stat_inc(qp->dev, XIW_STAT_RX_TERMINATES);
 	xiw_qp_lost(qp, hdr);
 	xiw_qp_report(qp, hdr->term.layer_etype >> 4, hdr->term.layer_etype & 0xf);

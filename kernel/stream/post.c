@@ -74,7 +74,7 @@ static void post_doorbell(struct xiw_qp *qp)
 
 	if (streams && !alone) {
 		xiw_stat_inc(qp->dev, XIW_STAT_DOORBELLS);
-		trace_xiw_doorbell(qp->qpn, true);
+		trace_xiw_doorbell(qp, true);
 		set_bit(XIW_WORKER_DEFERRED, &qp->worker_flags);
 		xiw_ring_defer(&qp->sq);
 		smp_mb__before_atomic();	/* the worker writes the flags as well, and last */
@@ -83,7 +83,7 @@ static void post_doorbell(struct xiw_qp *qp)
 	}
 	if (alone)
 		post_alone(qp, streams);
-	trace_xiw_doorbell(qp->qpn, false);
+	trace_xiw_doorbell(qp, false);
 	more = xiw_tx_drive(qp, XIW_TX_BUDGET_INLINE, XIW_STAT_TX_INLINE);
 	if (alone)
 		xiw_gather_settle(qp);

@@ -93,7 +93,7 @@ static bool qp_move(struct xiw_qp *qp, enum xiw_qp_state to)
 
 	if (!(qp_moves[qp->state] & BIT(to)))
 		return false;
-	trace_xiw_qp_move(qp->qpn, qp->state, to);
+	trace_xiw_qp_move(qp, to);
 	WRITE_ONCE(qp->state, to);
 	return true;
 }
@@ -164,7 +164,7 @@ void xiw_qp_fail(struct xiw_qp *qp, enum xiw_cause cause, const struct xiw_heade
 	if (!qp_stop(qp, cause, fault))
 		return;
 	xiw_stat_inc(qp->dev, XIW_STAT_CAUSES + cause);
-	trace_xiw_qp_fail(qp->qpn, xiw_causes[cause].name);
+	trace_xiw_qp_fail(qp, cause);
 	/* The consumer learns of a local fault from the completion of the work request. */
 	if (cause != XIW_LOCAL_FAULT && cause != XIW_LOCAL_ABORT)
 		xiw_qp_report(qp, xiw_causes[cause].layer, xiw_causes[cause].etype);
@@ -237,7 +237,7 @@ int xiw_qp_attach(struct xiw_qp *qp, struct xiw_ep *ep, struct sock *sk,
 		WRITE_ONCE(qp->sk, sk);
 	spin_unlock_irqrestore(&qp->lock, flags);
 	if (!ret)
-		trace_xiw_connect(qp->qpn, ep->initiator, terms);
+		trace_xiw_connect(qp, ep->initiator, terms);
 	return ret;
 }
 

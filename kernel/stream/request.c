@@ -297,8 +297,7 @@ static bool request_begin(struct xiw_qp *qp)
 	case XIW_SLOT_GOOD:
 		qp->tx.request.state = XIW_REQUEST_UNDER_WAY;
 		xiw_qp_count(qp, XIW_STAT_TX_WRS, 1);
-		trace_xiw_request(qp->qpn, xiw_qp_traced_id(qp, qp->tx.request.slot->wr_id),
-				  qp->tx.request.slot->opcode, qp->tx.request.len);
+		trace_xiw_request(qp, &qp->tx.request);
 		return true;
 	case XIW_SLOT_MALFORMED:
 		request_failed(qp, IB_WC_LOC_QP_OP_ERR);

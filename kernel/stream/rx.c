@@ -114,7 +114,7 @@ enum xiw_cause xiw_rx_segment(struct xiw_qp *qp, const struct xiw_headers *hdr, 
 {
 	enum xiw_cause cause;
 
-	trace_xiw_rx_fpdu(qp->qpn, hdr, xiw_fpdu_len(ulpdu_len));
+	trace_xiw_rx_fpdu(qp, hdr, ulpdu_len);
 	cause = xiw_place(qp, hdr, ulpdu_len, payload);
 	if (unlikely(rx_waits(qp, hdr, cause)))
 		return XIW_NOT_YET;

@@ -183,46 +183,126 @@ lines() { grep -cE "$1" "$trace" || true; }
 # both COUNTER: prints the sum of a counter of both devices.
 both() { echo $(($(counter "x$$v1" "$1") + $(counter "x$$v2" "$1"))); }
 
+# The programs run on both devices, whose queue pairs have the same numbers. Each line tells the device.
+qp="dev=x$$v[12] qpn=[0-9]+"
+header='stag=0x[0-9a-f]+ to=0x[0-9a-f]+ qn=[0-3] msn=[0-9]+ mo=[0-9]+ ulpdu=[0-9]+ len=[0-9]+'
+
 # An FPDU that waits for a receive request is looked at more than once.
 traces_each_fpdu() {
-	local sent received ends
+	local sent received ends fpdu
 	set_setting "x$$v1" large_fpdus 0
 	sent=$(both tx_fpdus) received=$(both rx_fpdus)
 	traced transfer 10.77.0.2
 	sent=$(($(both tx_fpdus) - sent)) received=$(($(both rx_fpdus) - received))
 	say "$sent FPDUs sent, $received received"
-	ends=$(lines 'xiw_qp_move: id=[0-9]+ 0 -> 1$')
+	ends=$(lines "xiw_qp_move: $qp IDLE -> RTS$")
 	((sent > 100 && ends >= 2 && ends % 2 == 0))
-	expect_equal "$(lines 'xiw_tx_fpdu: qpn=[0-9]+ opcode=[0-9]+( last)? len=[0-9]+$')" "$sent" \
-		"FPDUs sent"
-	(($(lines 'xiw_rx_fpdu: qpn=[0-9]+ opcode=[0-9]+( last)? len=[0-9]+$') >= received))
-	expect_equal "$(lines 'xiw_qp_move: id=[0-9]+ 1 -> 2$')" "$ends" "queue pairs that ended"
-	(($(lines 'xiw_ep_move: id=[0-9]+ [0-9] -> [0-9]$') > 2 * ends))
+	fpdu="fpdu: $qp owner=peer pid=[0-9]+ opcode=[A-Z_]+( last)? $header$"
+	expect_equal "$(lines "xiw_tx_$fpdu")" "$sent" "FPDUs sent"
+	(($(lines "xiw_rx_$fpdu") >= received))
+	expect_equal "$(lines "xiw_qp_move: $qp RTS -> ERROR$")" "$ends" "queue pairs that ended"
+	(($(lines "xiw_ep_move: $qp id=[0-9]+ [A-Z_]+ -> [A-Z_]+$") > 2 * ends))
+}
+
+
+# captured_headers: prints opcode, last, stag, to, qn, msn, mo and ulpdu of each FPDU in the capture.
+captured_headers() {
+	read_capture -V 2>/dev/null | awk '
+		function plain(hex) {
+			sub(/^0x0*/, "0x", hex)
+			return hex == "0x" ? "0x0" : hex
+		}
+		function flush() {
+			if (ulpdu)
+				print opcode, last, stag, to, qn, msn, mo, ulpdu
+		}
+		/ULPDU length:/ {
+			flush()
+			ulpdu = $3
+			last = "more"
+			stag = to = "0x0"
+			qn = msn = mo = 0
+		}
+		/= Last flag: True/ { last = "last" }
+		/Steering Tag:/ { stag = plain($NF) }
+		/Tagged offset:/ { to = plain($NF) }
+		/Queue number:/ { qn = $NF }
+		/Message sequence number:/ { msn = $NF }
+		/Message offset:/ { mo = $NF }
+		/= OpCode:/ { opcode = $NF }
+		END { flush() }'
+}
+
+# traced_headers: prints the same of each FPDU that was sent, by the tracepoint.
+traced_headers() {
+	awk '
+		/ xiw_tx_fpdu: / {
+			sub(/.* opcode=/, "")
+			last = $2 == "last" ? $2 : "more"
+			sub(/ last/, "")
+			gsub(/[a-z]+=/, "")
+			$1 = $1 == "WRITE" ? 0 : $1 == "READ_REQ" ? 1 : $1 == "READ_RESP" ? 2 :
+				$1 == "SEND" ? 3 : $1
+			print "(0x" $1 ")", last, $2, $3, $4, $5, $6, $7
+		}' "$trace"
+}
+
+# Sends, Writes, Read Requests and Responses, of one and of many FPDUs.
+traces_each_header() {
+	set_setting "x$$v1" large_fpdus 0
+	traced capture transfer 10.77.0.2
+	captured_headers | sort >"$scratch/captured"
+	traced_headers | sort >"$scratch/traced"
+	cut -d' ' -f 1,2 "$scratch/captured" | uniq -c
+	(($(wc -l <"$scratch/captured") > 100))
+	diff "$scratch/captured" "$scratch/traced"
 }
 
 # Each request is taken once and done once, and both ends tell what they agreed on.
 traces_each_request() {
-	local requests connections
+	local requests connections request
 	set_setting "x$$v1" large_fpdus 0
 	requests=$(both tx_wrs)
 	traced transfer 10.77.0.2
 	requests=$(($(both tx_wrs) - requests))
-	connections=$(lines 'xiw_connect: qpn=[0-9]+ initiator crc=1 tx_markers=0 tx_large_fpdus=0 ')
+	connections=$(lines "xiw_connect: $qp initiator crc=1 tx_markers=0 tx_large_fpdus=0 ")
 	say "$requests requests, $connections connections"
 	((requests > 10 && connections > 0))
-	expect_equal "$(lines 'xiw_connect: qpn=[0-9]+ responder crc=1 ')" "$connections" "responders"
-	expect_equal "$(lines 'xiw_request: qpn=[0-9]+ wr_id=[0-9]+ opcode=[A-Z_]+ len=[0-9]+$')" \
+	expect_equal "$(lines "xiw_connect: $qp responder crc=1 ")" "$connections" "responders"
+	request='seq=[0-9]+ wr_id=[0-9]+ opcode=[A-Z_]+'
+	expect_equal "$(lines "xiw_request: $qp owner=peer pid=[0-9]+ $request len=[0-9]+$")" \
 		"$requests" "requests taken"
-	expect_equal "$(lines 'xiw_send_done: qpn=[0-9]+ wr_id=[0-9]+ status=[0-9]+ len=[0-9]+$')" \
+	expect_equal "$(lines "xiw_send_done: $qp $request status=[0-9]+ len=[0-9]+$")" \
 		"$requests" "requests done"
-	(($(lines 'xiw_recv_done: qpn=[0-9]+ wr_id=[0-9]+ status=0 len=[0-9]+$') > 0))
-	(($(lines 'xiw_doorbell: qpn=[0-9]+ by=(caller|worker)$') > 0))
+	expect_equal "$(requests_of xiw_send_done)" "$(requests_of xiw_request)" "requests done"
+	(($(lines "xiw_recv_done: $qp wr_id=[0-9]+ status=0 len=[0-9]+$") > 0))
+	(($(lines "xiw_doorbell: $qp by=(caller|worker)$") > 0))
+}
+
+# Requests of a consumer in the kernel, which has asked the rdma_cm for its queue pair. Its wr_ids are
+# mostly pointers, and not told.
+traces_the_kernel() {
+	modinfo xiw_consumer >/dev/null || skip "the test module was not built"
+	traced n2 modprobe xiw_consumer address=10.77.0.2
+	rmmod xiw_consumer
+	grep -m 5 xiw_request: "$trace"
+	(($(lines "xiw_request: dev=x$$v2 qpn=[0-9]+ owner=rdma_cm pid=0 seq=[0-9]+ wr_id=0 ") > 5))
+	expect_equal "$(requests_of xiw_send_done | wc -l)" "$(lines xiw_send_done:)" "requests done"
+	expect_equal "$(lines 'xiw_(request|send_done|recv_done): .* wr_id=[^0]')" 0 "wr_ids"
+}
+
+# requests_of EVENT: prints device, queue pair, number, wr_id and kind of each request, sorted. The number
+# in its queue makes each one different.
+requests_of() {
+	sed -nE "s/.* $1: (dev=\\S+ qpn=\\S+) .*(seq=\\S+ wr_id=\\S+ opcode=\\S+) .*/\\1 \\2/p" "$trace" |
+		sort -u
 }
 
 traces_a_fault() {
+	local numbers="layer=1 etype=1 code=0x00"
 	traced n2 "$programs/requests" 10.77.0.2 "a write to an unknown STag ends the connection"
-	expect_equal "$(lines 'xiw_qp_fail: qpn=[0-9]+ cause=bad_stag$')" 1 "faults"
-	expect_equal "$(lines 'xiw_rx_terminate: qpn=[0-9]+ layer=1 etype=1 code=0x00$')" 1 "Terminates"
+	expect_equal "$(lines "xiw_qp_fail: $qp cause=bad_stag$")" 1 "faults"
+	expect_equal "$(lines "xiw_rx_terminate: $qp $numbers$")" 1 "Terminates received"
 }
 
 # warnings: prints what the log says of streams with an unknown STag on the links of this theme.
@@ -237,7 +317,7 @@ warns_once() {
 	expect_equal "$(warnings | wc -l)" 1 "warnings"
 }
 
-plan 11
+plan 13
 setup make_path veth-1500
 stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded transfer 10.77.0.2
 stage "every FPDU of rping is decoded, every CRC is good, IPv6" all_decoded rping_verifies fd77::2
@@ -250,7 +330,9 @@ for program in ib_write_bw ib_send_bw ib_read_bw; do
 done
 stage "SEC-26 a stream runs inside of IPsec"		inside_of_ipsec
 stage "the tracepoints show each FPDU and each state"	traces_each_fpdu
+stage "the tracepoints show the header of each FPDU"	traces_each_header
 stage "the tracepoints show each request"	traces_each_request
+stage "the tracepoints show the requests of a consumer in the kernel" traces_the_kernel
 stage "the tracepoints show a fault and its Terminate"	traces_a_fault
 stage "the log says what may help, but not each time"	warns_once
 finish

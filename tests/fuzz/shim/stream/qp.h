@@ -55,7 +55,7 @@ struct xiw_qp {
 #define XIW_TX_BUDGET_RX	0
 
 #define xiw_qp_count(qp, stat, n)	do { } while (0)
-#define trace_xiw_rx_fpdu(qpn, hdr, len)	do { } while (0)
+#define trace_xiw_rx_fpdu(qp, hdr, ulpdu)	do { } while (0)
 
 extern bool fuzz_softirq;
 extern bool fuzz_worker;
