@@ -26,16 +26,24 @@
  */
 
 /*
- * Texts that scripts use are arrays, padded with zeros. Debian 13's bpftrace (0.23)
+ * Texts that scripts for bpftrace use are arrays, padded with zeros. Debian 13's bpftrace (0.23)
  * reads strings of variable length from the wrong place.
  */
 #define XIW_TRACE_DEVICE	32	/* bytes of the name of a device; a longer one is cut */
 #define XIW_TRACE_OWNER		16	/* bytes of the name, as in struct task_struct */
+#define XIW_TRACE_ADDRESS	48	/* bytes of an IPv6 address in brackets and a port */
+#define XIW_TRACE_WHY		32	/* bytes of a word */
 
 /* trace.c APIs, for the tracepoints alone */
 
-/* Writes the name of the owner to @name. Return: its process. */
+/* Writes the name of the owner to @name, "-" without a queue pair. Return: its process. */
 pid_t xiw_trace_owner(const struct xiw_qp *qp, char *name);
+
+/* Writes addresses and ports of both ends of TCP, "-" without a socket. */
+void xiw_trace_addresses(const struct sock *sk, char *local, char *peer);
+
+/* Why a connection has ended, in a word: the name of a cause, or one of trace.c. */
+const char *xiw_trace_why(const struct xiw_ep *ep, int err, enum xiw_cause cause);
 
 /*
  * Posting, from the doorbell to the end. Between them are the FPDUs below, if TCP carries the
@@ -376,7 +384,9 @@ TRACE_EVENT(xiw_qp_fail,
 	TP_printk("dev=%s qpn=%u cause=%s", __entry->dev, __entry->qpn, __get_str(cause))
 );
 
-TRACE_EVENT(xiw_rx_terminate,
+/* Terminates. Those that are sent are not among the FPDUs above. */
+
+DECLARE_EVENT_CLASS(xiw_terminate,
 	TP_PROTO(const struct xiw_qp *qp, const struct xiw_headers *hdr),
 	TP_ARGS(qp, hdr),
 	TP_STRUCT__entry(
@@ -393,6 +403,51 @@ TRACE_EVENT(xiw_rx_terminate,
 	),
 	TP_printk("dev=%s qpn=%u layer=%u etype=%u code=%#04x", __entry->dev, __entry->qpn,
 		  __entry->layer_etype >> 4, __entry->layer_etype & 0xf, __entry->code)
+);
+
+DEFINE_EVENT(xiw_terminate, xiw_tx_terminate,
+	TP_PROTO(const struct xiw_qp *qp, const struct xiw_headers *hdr),
+	TP_ARGS(qp, hdr)
+);
+
+DEFINE_EVENT(xiw_terminate, xiw_rx_terminate,
+	TP_PROTO(const struct xiw_qp *qp, const struct xiw_headers *hdr),
+	TP_ARGS(qp, hdr)
+);
+
+/*
+ * The end of a connection, or of an attempt to make one, after its Terminate. Only a half-open
+ * connection that gives way to a newer one ends without it.
+ */
+TRACE_EVENT(xiw_end,
+	TP_PROTO(const struct xiw_ep *ep, int err, enum xiw_cause cause),
+	TP_ARGS(ep, err, cause),
+	TP_STRUCT__entry(
+		__array(char, dev, XIW_TRACE_DEVICE)
+		__array(char, why, XIW_TRACE_WHY)
+		__array(char, owner, XIW_TRACE_OWNER)
+		__array(char, local, XIW_TRACE_ADDRESS)
+		__array(char, peer, XIW_TRACE_ADDRESS)
+		__field(pid_t, pid)
+		__field(u32, qpn)
+		__field(int, err)
+		__field(bool, initiator)
+		__field(u8, state)
+	),
+	TP_fast_assign(
+		strscpy_pad(__entry->dev, ep->dev->ibdev.name);
+		strscpy_pad(__entry->why, xiw_trace_why(ep, err, cause));
+		__entry->pid = xiw_trace_owner(ep->qp, __entry->owner);
+		__entry->qpn = ep->qp ? ep->qp->qpn : 0;
+		__entry->err = err;
+		__entry->initiator = ep->initiator;
+		__entry->state = ep->state;
+		xiw_trace_addresses(ep->sk, __entry->local, __entry->peer);
+	),
+	TP_printk("dev=%s qpn=%u owner=%s pid=%d %s local=%s peer=%s state=%s why=%s err=%d",
+		  __entry->dev, __entry->qpn, __entry->owner, __entry->pid,
+		  __entry->initiator ? "initiator" : "responder", __entry->local, __entry->peer,
+		  xiw_show_ep_state(__entry->state), __entry->why, __entry->err)
 );
 
 #endif /* XIW_TRACE_H */

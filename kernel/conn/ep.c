@@ -218,7 +218,7 @@ static void ep_refuse_reply(struct xiw_ep *ep, int err)
 	if (err == -EPROTO)
 		cause = XIW_OK;
 	else if (!xiw_qp_attached(ep->qp))	/* if it is, xiw_ep_finish() stages the Terminate */
-		xiw_tx_terminate(&ep->rest, cause, NULL, &framing);
+		xiw_tx_terminate(ep->qp, &ep->rest, cause, NULL, &framing);
 	xiw_ep_finish(ep, err, cause);
 }
 

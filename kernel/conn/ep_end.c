@@ -16,6 +16,7 @@
 #include "stream/rx.h"
 #include "stream/tx.h"
 #include "stream/worker.h"
+#include "trace.h"
 
 /* If TCP takes nothing of the farewell, it is tried again so much later. */
 #define EP_FAREWELL_RETRY_MS	100
@@ -109,10 +110,10 @@ static void ep_warn(struct xiw_ep *ep, enum xiw_cause cause)
 }
 
 /*
- * Detaches the queue pair and stages a Terminate if there is a cause. Return: false if there is no
- * socket, and so no farewell.
+ * Detaches the queue pair and stages a Terminate if there is a cause. If the stream had failed
+ * before, sets @cause to the first cause. Return: false if there is no socket, and so no farewell.
  */
-static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
+static bool ep_part(struct xiw_ep *ep, enum xiw_cause *cause)
 {
 	struct xiw_driver driver;
 	bool attached = false;
@@ -126,18 +127,18 @@ static bool ep_part(struct xiw_ep *ep, enum xiw_cause cause)
 		if (ep->state == XIW_EP_OPEN && !READ_ONCE(ep->qp->dying))
 			xiw_rx_run(ep->qp, ep->sk);
 		driver = xiw_carrier_enter(ep->qp);
-		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, &cause);
+		attached = xiw_qp_detach(ep->qp, ep->sk, &ep->rest, cause);
 		xiw_carrier_leave(&driver);
 	}
-	if (attached && cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
-		xiw_tx_terminate(&ep->rest, cause,
+	if (attached && *cause != XIW_OK && !xiw_sock_ended(ep->sk)) {
+		xiw_tx_terminate(ep->qp, &ep->rest, *cause,
 				 ep->qp->fault.has_hdr ? &ep->qp->fault.hdr : NULL,
 				 &ep->qp->tx.framing);
 		xiw_stat_inc(ep->dev, XIW_STAT_TX_TERMINATES);
 	}
 	xiw_sock_unlock(ep->sk);
 	if (attached) {
-		ep_warn(ep, cause);
+		ep_warn(ep, *cause);
 		xiw_qp_unlocked(ep->qp);
 		xiw_qp_detached(ep->qp);
 	}
@@ -150,7 +151,8 @@ void xiw_ep_finish(struct xiw_ep *ep, int err, enum xiw_cause cause)
 
 	lockdep_assert_held(&ep->lock);
 
-	connected = ep_part(ep, cause);
+	connected = ep_part(ep, &cause);
+	trace_xiw_end(ep, err, cause);
 	xiw_ep_tell_end(ep, err);
 	xiw_ep_unbind(ep);
 	xiw_ep_clear_deadline(ep);

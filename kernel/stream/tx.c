@@ -10,6 +10,7 @@
 #include "stream/response.h"
 #include "stream/tx.h"
 #include "stream/worker.h"
+#include "trace.h"
 #include "wire/marker.h"
 
 /* A turn takes time even if it stages nothing, so each one counts for at least this many bytes. */
@@ -284,7 +285,7 @@ int xiw_tx_opening(struct xiw_qp *qp, u8 rtr)
 	return 0;
 }
 
-int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
+int xiw_tx_terminate(const struct xiw_qp *qp, struct xiw_batch *batch, enum xiw_cause cause,
 		     const struct xiw_headers *fault, struct xiw_framing *framing)
 {
 	u32 want = xiw_fpdu_len(XIW_TERMINATE_MAX) + xiw_markers_max(XIW_TERMINATE_MAX);
@@ -297,6 +298,7 @@ int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
 	if (fpdu.start) {
 		fpdu.at = fpdu.start + sizeof(struct xiw_fpdu_head);
 		fpdu.at += xiw_terminate_build(fpdu.at, cause, fault);
+		trace_xiw_tx_terminate(qp, fpdu.start);
 		if (xiw_fpdu_finish(&stage, batch, &fpdu, framing))
 			ret = 0;
 	}

@@ -88,6 +88,7 @@ int xiw_tx_opening(struct xiw_qp *qp, u8 rtr);
 
 /**
  * xiw_tx_terminate - stage a Terminate behind what is staged already
+ * @qp: the queue pair whose stream ends
  * @batch: where to stage it; the caller makes sure that an entry is free
  * @cause: why the stream ends
  * @fault: headers of the faulty FPDU, or NULL
@@ -95,7 +96,7 @@ int xiw_tx_opening(struct xiw_qp *qp, u8 rtr);
  *
  * Return: 0 or -ENOMEM.
  */
-int xiw_tx_terminate(struct xiw_batch *batch, enum xiw_cause cause,
+int xiw_tx_terminate(const struct xiw_qp *qp, struct xiw_batch *batch, enum xiw_cause cause,
 		     const struct xiw_headers *fault, struct xiw_framing *framing);
 
 #endif /* XIW_TX_H */

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-# The packets on the wire are what tshark expects from the RFCs, and tracepoints show them.
+# The packets on the wire are what tshark expects from the RFCs, and tracepoints show them, and why a
+# connection ended.
 
 # shellcheck source=tests/netns/lib.sh
 . "$(dirname "$0")/lib.sh"
-need ib_read_bw ib_send_bw ib_write_bw rping tcpdump tshark
+need ib_read_bw ib_send_bw ib_write_bw rping socat tcpdump tshark
 
 pcap=$scratch/capture.pcap
 tracing=/sys/kernel/tracing
@@ -298,11 +299,52 @@ requests_of() {
 		sort -u
 }
 
+# What is told of the end of a connection, up to why it ended.
+end="pid=[0-9]+ (initiator|responder) local=10.77.0.[12]:[0-9]+ peer=10.77.0.[12]:[0-9]+ state=OPEN"
+
 traces_a_fault() {
 	local numbers="layer=1 etype=1 code=0x00"
 	traced n2 "$programs/requests" 10.77.0.2 "a write to an unknown STag ends the connection"
 	expect_equal "$(lines "xiw_qp_fail: $qp cause=bad_stag$")" 1 "faults"
+	expect_equal "$(lines "xiw_tx_terminate: $qp $numbers$")" 1 "Terminates sent"
 	expect_equal "$(lines "xiw_rx_terminate: $qp $numbers$")" 1 "Terminates received"
+	expect_equal "$(lines "xiw_end: $qp owner=requests $end why=bad_stag ")" 1 "ends with the fault"
+	expect_equal "$(lines "xiw_end: $qp owner=requests $end why=peer_terminate ")" 1 \
+		"ends by Terminate"
+}
+
+# nobody_answers: a listener that is no RDMA program accepts the call, and sends nothing.
+nobody_answers() {
+	set_setting "x$$v1" connect_ms 500
+	serve "$ns2" 7790 socat -u TCP-LISTEN:7790 /dev/null
+	expect_fail 'status -110' n1 "$programs/peer" connect 10.77.0.2 7790
+	served
+	set_setting "x$$v1" connect_ms 10000
+}
+
+call_in_vain() {
+	expect_fail 'status -111' n1 "$programs/peer" connect 10.77.0.2 9
+	nobody_answers
+}
+
+# ends_are STATE WHY...: one connection ended in this state, for each of these reasons.
+ends_are() {
+	local why
+	for why in "${@:2}"; do
+		expect_equal "$(lines "xiw_end: .* state=$1 why=$why err=-?[0-9]+$")" 1 "$1 $why"
+	done
+	expect_equal "$(lines "xiw_end: .* state=$1 ")" $(($# - 1)) "$1"
+}
+
+traces_each_end() {
+	traced transfer 10.77.0.2
+	ends_are OPEN closed peer_closed
+	expect_equal "$(lines "xiw_end: $qp owner=peer $end ")" 2 "ends"
+	traced transfer fd77::2
+	expect_equal "$(lines 'xiw_end: .* local=\[fd77::[12]]:[0-9]+ peer=\[fd77::[12]]:[0-9]+ ')" 2 "ends"
+	traced call_in_vain
+	ends_are CONNECTING tcp_refused
+	ends_are WAIT_REPLY deadline
 }
 
 # warnings: prints what the log says of streams with an unknown STag on the links of this theme.
@@ -317,7 +359,7 @@ warns_once() {
 	expect_equal "$(warnings | wc -l)" 1 "warnings"
 }
 
-plan 13
+plan 14
 setup make_path veth-1500
 stage "every FPDU is decoded, every CRC is good, IPv4"	all_decoded transfer 10.77.0.2
 stage "every FPDU of rping is decoded, every CRC is good, IPv6" all_decoded rping_verifies fd77::2
@@ -334,5 +376,6 @@ stage "the tracepoints show the header of each FPDU"	traces_each_header
 stage "the tracepoints show each request"	traces_each_request
 stage "the tracepoints show the requests of a consumer in the kernel" traces_the_kernel
 stage "the tracepoints show a fault and its Terminate"	traces_a_fault
+stage "the tracepoints show why a connection ended"	traces_each_end
 stage "the log says what may help, but not each time"	warns_once
 finish
