@@ -219,8 +219,7 @@ programs_talk() {
 # The second machine has this one, which is for the next boots as well.
 has_other_address() {
 	sed -i 's/10\.0\.2\.15/10.0.2.16/' /etc/systemd/network/10-nic.network
-	networkctl reload
-	networkctl reconfigure "$nic"
+	systemctl restart systemd-networkd
 	within 30 has_address 10.0.2.16
 	device_is_there
 }

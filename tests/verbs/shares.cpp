@@ -207,7 +207,9 @@ unsigned int median(std::array<unsigned int, 7> counts)
 	return counts[counts.size() / 2];
 }
 
-/* Measures both cases in turn, because other load on the machine then affects both alike. */
+/* Measures both cases in turn, because other load on the machine then affects both alike. It may take
+ * a CPU away in some rounds. A peer that slows other connections does so in each round.
+ */
 bool is_half_done_beside(Writer &writer, const std::string &address)
 {
 	std::array<unsigned int, 7> alone, beside;
@@ -222,9 +224,11 @@ bool is_half_done_beside(Writer &writer, const std::string &address)
 		beside[round] = writes_in(writer, 150ms);
 		require(stuck.is_stuck(), "the peer has read nothing meanwhile");
 	}
-	std::printf("Writes alone: %u, beside a peer that has stopped: %u\n", median(alone),
-		    median(beside));
-	return 2 * median(beside) > median(alone);
+	const unsigned int most = std::ranges::max(beside);
+
+	std::printf("Writes alone: %u, beside a peer that has stopped: %u at most\n", median(alone),
+		    most);
+	return 2 * most > median(alone);
 }
 
 /* Another virtual machine may take the CPUs for seconds, so try three times. If the stopped peer is
